@@ -4,7 +4,7 @@ use super::{Lanes, exp16};
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 
-/// The function between the matrices of a feed-forward layer.
+/// Activation function of a feed-forward layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// `x * sigmoid(x)`, also called swish.
@@ -12,23 +12,22 @@ pub enum Activation {
     Silu,
     /// The Gaussian error linear unit (Hendrycks and Gimpel, 2016) by its approximation with a hyperbolic tangent.
     GeluTanh,
-    /// The same by its definition, with the error function.
+    /// GELU by its definition, with the error function.
     Gelu,
-    /// The same within 1.2e-4 between -8 and 8 and within 2e-5 of the value beyond, without an exponential and a division: for results that
-    /// become 8-bit integers.
+    /// GELU by a polynomial without exponential and division, for results that become 8-bit integers: error at most
+    /// 1.2e-4 between -8 and 8, and 2e-5 of the value beyond.
     GeluPolynomial,
-    /// That of gpt-oss: `x * sigmoid(1.702 x)` with `x` at most 7. As a gate it multiplies one more than the other factor, which
-    /// is held between -7 and 7.
+    /// Function of gpt-oss: `x * sigmoid(1.702 x)` with `x` at most 7. As a gate it is multiplied by the other factor,
+    /// clamped to -7 to 7, plus 1.
     ClampedSwiglu,
 }
 
-/// A function of sixteen values. A type for each, as what a closure computes is not sure to be compiled for the instruction
-/// set.
+/// Function of 16 values. Each is a type of its own, because closures may not be compiled for the instruction set.
 pub(crate) trait Function {
-    /// The function.
+    /// Computes the function.
     fn of(x: &Lanes) -> Lanes;
 
-    /// What it makes of a gate and the other factor.
+    /// Computes the gated product.
     #[inline(always)]
     fn gated(gate: &Lanes, up: &Lanes) -> Lanes {
         let s = Self::of(gate);
@@ -36,11 +35,11 @@ pub(crate) trait Function {
     }
 }
 
-/// [`Activation::Silu`].
+/// Implements [`Activation::Silu`].
 pub(crate) struct Silu;
 
 impl Function for Silu {
-    /// `x / (1 + e^-x)`.
+    /// Computes `x / (1 + e^-x)`.
     #[inline(always)]
     fn of(x: &Lanes) -> Lanes {
         let e = exp16(&std::array::from_fn(|i| -x[i]));
@@ -48,14 +47,14 @@ impl Function for Silu {
     }
 }
 
-/// [`Activation::GeluTanh`].
+/// Implements [`Activation::GeluTanh`].
 pub(crate) struct GeluTanh;
 
 impl Function for GeluTanh {
-    /// `x / 2 * (1 + tanh(u))`, which is `x / (1 + e^-2u)`, with `u = sqrt(2 / pi) * (x + 0.044715 * x^3)`.
+    /// Computes `x / 2 * (1 + tanh(u))`, which is `x / (1 + e^-2u)`, with `u = sqrt(2 / pi) * (x + 0.044715 * x^3)`.
     #[inline(always)]
     fn of(x: &Lanes) -> Lanes {
-        /// `2 * sqrt(2 / pi)`.
+        /// The constant `2 * sqrt(2 / pi)`.
         const FACTOR: f32 = 1.595_769;
         let u: Lanes = std::array::from_fn(|i| {
             let square = x[i] * x[i];
@@ -66,16 +65,17 @@ impl Function for GeluTanh {
     }
 }
 
-/// [`Activation::Gelu`].
+/// Implements [`Activation::Gelu`].
 pub(crate) struct Gelu;
 
 impl Function for Gelu {
-    /// `x * P(X <= x)` of a standard normal X. The probability beyond `|x|` is `e^(-x^2 / 2) * t * p(t)` with
-    /// `t = 1 / (1 + 0.35 |x|)`; the polynomial p is fitted to that within 4e-8 of the value, up to where the exponential ends.
+    /// Computes `x * P(X <= x)` of a standard normal X. The probability beyond `|x|` is `e^(-x^2 / 2) * t * p(t)` with
+    /// `t = 1 / (1 + 0.35 |x|)`; the polynomial p is fitted to it within 4e-8 of the value, up to where the exponential
+    /// becomes zero.
     #[inline(always)]
     fn of(x: &Lanes) -> Lanes {
         const SLOPE: f32 = 0.35;
-        /// From the highest power down.
+        /// Coefficients from the highest power down.
         const P: [f32; 9] = [
             -0.029_145_94,
             0.143_971_74,
@@ -88,7 +88,7 @@ impl Function for Gelu {
             0.139_621_4,
         ];
         let e = exp16(&std::array::from_fn(|i| -0.5 * (x[i] * x[i])));
-        // Loops, as a closure with as much in it is not compiled for the instruction set.
+        // Loops, because a closure of this size is not compiled for the instruction set.
         let (mut t, mut p) = ([0.0_f32; 16], [P[0]; 16]);
         for i in 0..16 {
             t[i] = 1.0 / SLOPE.mul_add(x[i].abs(), 1.0);
@@ -106,13 +106,13 @@ impl Function for Gelu {
     }
 }
 
-/// [`Activation::GeluPolynomial`]: the probability as an odd polynomial, fitted to the function within 1.4e-5 up to 4.2 and held beyond,
-/// where less than 6e-5 is left.
+/// Implements [`Activation::GeluPolynomial`]: the probability as an odd polynomial, fitted within 1.4e-5 up to 4.2 and
+/// constant beyond, with an error below 6e-5 there.
 pub(crate) struct GeluPolynomial;
 
 impl GeluPolynomial {
     pub(crate) const END: f32 = 4.2;
-    /// In the square, from the highest power down.
+    /// Coefficients in the square, from the highest power down.
     pub(crate) const P: [f32; 9] = [
         4.923_816e-11,
         -4.795_66e-9,
@@ -129,7 +129,7 @@ impl GeluPolynomial {
 impl Function for GeluPolynomial {
     #[inline(always)]
     fn of(x: &Lanes) -> Lanes {
-        // Loops, as a closure with as much in it is not compiled for the instruction set.
+        // Loops, because a closure of this size is not compiled for the instruction set.
         let (end, p) = (Self::END, &Self::P);
         let (mut held, mut square, mut sum) = (*x, [0.0; 16], [p[0]; 16]);
         for i in 0..16 {
@@ -149,7 +149,7 @@ impl Function for GeluPolynomial {
     }
 }
 
-/// [`Activation::ClampedSwiglu`].
+/// Implements [`Activation::ClampedSwiglu`].
 pub(crate) struct ClampedSwiglu;
 
 impl ClampedSwiglu {
@@ -176,7 +176,7 @@ impl Function for ClampedSwiglu {
     }
 }
 
-/// Evaluates an expression with `$F` standing for the function of an activation.
+/// Evaluates an expression with `$F` as the function of an activation.
 macro_rules! with_function {
     ($activation:expr, $F:ident => $e:expr) => {
         match $activation {
@@ -224,7 +224,7 @@ fn gate_impl<I: Simd>(_isa: I, activation: Activation, gate: &mut [f32], up: &[f
 }
 
 dispatch! {
-    /// `gate = activation(gate) * up`, element by element; [`Activation::ClampedSwiglu`] says how it differs.
+    /// Computes `gate = activation(gate) * up`, element by element; [`Activation::ClampedSwiglu`] says how it differs.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -248,7 +248,7 @@ fn activate_impl<I: Simd>(_isa: I, activation: Activation, x: &mut [f32]) {
 }
 
 dispatch! {
-    /// `x = activation(x)`, element by element.
+    /// Computes `x = activation(x)`, element by element.
     pub fn activate => activate_impl(activation: Activation, x: &mut [f32])
 }
 
@@ -269,8 +269,8 @@ mod tests {
         }
     }
 
-    /// The share of a standard normal distribution below `x`: Simpson's rule over its density from a side where little is
-    /// left to 1e-16 of the value.
+    /// Returns the probability below `x` of a standard normal distribution, by Simpson's rule from a point where the
+    /// remaining probability is below 1e-16 of the value.
     fn normal(x: f64) -> f64 {
         const STEPS: usize = 4000;
         let density = |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt();
@@ -288,7 +288,7 @@ mod tests {
         for activation in
             [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::ClampedSwiglu]
         {
-            // What makes the other factor 2.
+            // Makes the other factor 2.
             let up = vec![if activation == Activation::ClampedSwiglu { 1.0 } else { 2.0 }; x.len()];
             let mut want = x.clone();
             gate(Tier::SCALAR, activation, &mut want, &up);

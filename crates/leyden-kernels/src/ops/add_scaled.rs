@@ -11,7 +11,7 @@ fn add_scaled_impl<I: Simd>(_isa: I, factor: f32, x: &[f32], out: &mut [f32]) {
 }
 
 dispatch! {
-    /// `out += factor * x`, element by element, with one rounding each.
+    /// Computes `out += factor * x`, element by element, with one rounding each.
     pub fn add_scaled => add_scaled_impl(factor: f32, x: &[f32], out: &mut [f32])
 }
 

@@ -1,4 +1,4 @@
-//! The largest values of a row by its mean and deviation (statistical top-k; Gemma 3n).
+//! Statistical top-k: the largest values of a row by its mean and standard deviation (Gemma 3n).
 
 use super::layer_norm::{squares_of, sum_of};
 use crate::simd::Simd;
@@ -16,8 +16,8 @@ fn gaussian_top_k_impl<I: Simd>(_isa: I, x: &mut [f32], deviations: f32) {
 }
 
 dispatch! {
-    /// A row becomes how far its values are above so many standard deviations over their mean; zero where they are not. What
-    /// is no number stays none.
+    /// Subtracts `mean + deviations * standard deviation` of the row from each value and replaces negative results by
+    /// zero. NaN stays NaN.
     pub fn gaussian_top_k => gaussian_top_k_impl(x: &mut [f32], deviations: f32)
 }
 

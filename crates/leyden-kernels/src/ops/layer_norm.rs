@@ -4,7 +4,7 @@ use super::join;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 
-/// The sum of a row's values.
+/// Returns the sum of a row's values.
 #[inline(always)]
 pub(super) fn sum_of(x: &[f32]) -> f32 {
     let (chunks, rest) = x.as_chunks::<16>();
@@ -20,7 +20,7 @@ pub(super) fn sum_of(x: &[f32]) -> f32 {
     join(&sum, |a, b| a + b)
 }
 
-/// The sum of the squares of a row's distances from its mean.
+/// Returns the sum of the squares of a row's differences from its mean.
 #[inline(always)]
 pub(super) fn squares_of(x: &[f32], mean: f32) -> f32 {
     let (chunks, rest) = x.as_chunks::<16>();
@@ -38,8 +38,8 @@ pub(super) fn squares_of(x: &[f32], mean: f32) -> f32 {
     join(&sum, |a, b| a + b)
 }
 
-/// A row's mean, and what the distances from it are multiplied by. The variance is that of the distances, in a second pass:
-/// from sums of squares it would be lost where the mean is large.
+/// Returns a row's mean, and the factor of the differences from it. The variance is computed from these differences in
+/// a second pass: from sums of squares it would lose precision where the mean is large.
 #[inline(always)]
 fn mean_and_scale(x: &[f32], eps: f32) -> (f32, f32) {
     let n = x.len() as f32;
@@ -75,7 +75,7 @@ fn in_place_impl<I: Simd>(_isa: I, x: &mut [f32], weight: &[f32], bias: &[f32], 
 }
 
 dispatch! {
-    /// Each row of `weight.len()` values becomes `(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`.
+    /// Normalises each row of `weight.len()` values to `(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`.
     ///
     /// # Panics
     /// If weights and biases differ in number, or `x` and `out` differ in length or are not whole rows.
@@ -83,7 +83,7 @@ dispatch! {
 }
 
 dispatch! {
-    /// [`layer_norm`] of rows onto themselves.
+    /// Computes [`layer_norm`] in place.
     ///
     /// # Panics
     /// If weights and biases differ in number, or `x` is not whole rows.
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn rows_are_normalised_the_same_on_every_tier() {
         for n in [2, 7, 16, 100, 257] {
-            // A mean far from zero, of which little of the variance must get lost.
+            // A mean far from zero, with which little precision of the variance may get lost.
             let x: Vec<f32> = (0..3 * n).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.1 + 100.0).collect();
             let w: Vec<f32> = (0..n).map(|i| 1.0 + i as f32 * 0.01).collect();
             let b: Vec<f32> = (0..n).map(|i| i as f32 * 0.1 - 3.0).collect();
@@ -110,7 +110,7 @@ mod tests {
                 for i in 0..n {
                     let exact = (f64::from(row[i]) - mean) / (variance + 1e-5).sqrt() * f64::from(w[i]);
                     let exact = exact + f64::from(b[i]);
-                    // The mean is right to some units in its last place, 8e-6 each.
+                    // The mean is accurate to a few units in its last place, 8e-6 each.
                     assert!(
                         (f64::from(y[i]) - exact).abs() < 3e-5 * (1.0 + exact.abs()),
                         "{n}: {} {exact}",

@@ -35,10 +35,10 @@ pub(crate) use activation::{ClampedSwiglu, Function, Gelu, GeluPolynomial, GeluT
 pub(crate) use soft_cap::soft_cap16;
 pub(crate) use softmax::{exp_side_by_side, exp16};
 
-/// ScaleVectors lanes.
+/// Vector of 16 lanes.
 pub(crate) type Lanes = [f32; 16];
 
-/// Joins lanes by halves with `f`.
+/// Reduces the lanes by halves with `f`.
 #[inline(always)]
 pub(crate) fn join(v: &Lanes, f: impl Fn(f32, f32) -> f32) -> f32 {
     let mut v = *v;

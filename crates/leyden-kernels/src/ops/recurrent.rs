@@ -1,8 +1,8 @@
-//! Layers with a state of a fixed size for each sequence: short convolutions, the state-space model of Mamba 2 (Dao and Gu,
-//! 2024) and the gated delta rule (Yang et al., 2024).
+//! Recurrent layers, with a state of fixed size per sequence: short convolutions, the state-space model of Mamba 2 (Dao
+//! and Gu, 2024) and the gated delta rule (Yang et al., 2024).
 //!
-//! States go on token by token, in one written order, so that the results do not depend on how a text is cut into steps. The
-//! parts of a state that do not touch each other are tasks of their own.
+//! States are updated token by token, in a defined order, so that the results do not depend on how a text is cut into
+//! steps. Independent parts of a state are separate tasks.
 
 use super::{Lanes, exp16, join};
 use crate::context::Cpu;
@@ -13,27 +13,27 @@ use crate::simd::dispatch::dispatch;
 /// New tokens of one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct StateSpan {
-    /// Its first row in the batch.
+    /// Index of its first row in the batch.
     pub first: usize,
-    /// How many there are.
+    /// Number of new tokens.
     pub tokens: usize,
-    /// Which of the states is the sequence's.
+    /// Index of the sequence's state.
     pub slot: usize,
-    /// Whether the sequence begins with these tokens: its state is then zero, whatever stands there.
+    /// True if the sequence begins with these tokens: its state then counts as zero, whatever it contains.
     pub fresh: bool,
 }
 
-/// The most tokens that a short convolution joins.
+/// Maximum number of taps of a short convolution.
 pub const MAX_TAPS: usize = 16;
-/// Channels of a task.
+/// Number of channels per task.
 const CHANNELS: usize = 64;
 
-/// Convolutions over the tokens of each channel, the last of `taps` tokens being the row's own: each row of `x` becomes
-/// `bias + sum(weights[j] * x[t - taps + 1 + j])`. `states` hold the `taps - 1` rows before a sequence's next token each, of
-/// `stride` values from one sequence's to the next's. `weights` are `[taps][width]`.
+/// Computes a causal convolution over the tokens of each channel: each row of `x` becomes `bias + sum(weights[j] * x[t
+/// - taps + 1 + j])`. `states` hold the `taps - 1` rows before each sequence's next token, `stride` values apart per
+/// sequence. `weights` are `[taps][width]`.
 ///
 /// # Panics
-/// If lengths do not fit, or there are more than [`MAX_TAPS`].
+/// If lengths do not fit, or there are more taps than [`MAX_TAPS`].
 pub fn short_convolution(
     cpu: &Cpu,
     spans: &[StateSpan],
@@ -54,12 +54,12 @@ pub fn short_convolution(
         let n = CHANNELS.min(width - from);
         let mut before = [[0.0; CHANNELS]; MAX_TAPS];
         for (j, before) in before[..taps - 1].iter_mut().enumerate().filter(|_| !span.fresh) {
-            // SAFETY: every task has channels of its own of one sequence's state.
+            // SAFETY: every task has its own channels of one sequence's state.
             let state = unsafe { states.range(span.slot * stride + j * width + from, n) };
             before[..n].copy_from_slice(state);
         }
         for row in span.first..span.first + span.tokens {
-            // SAFETY: as above, of its rows.
+            // SAFETY: as above, for its rows.
             let x = unsafe { rows.range(row * width + from, n) };
             before[taps - 1][..n].copy_from_slice(x);
             match bias {
@@ -87,43 +87,43 @@ fn multiply_add_impl<I: Simd>(_isa: I, a: &[f32], b: &[f32], out: &mut [f32]) {
 }
 
 dispatch! {
-    /// `out += a * b`, element by element, with one rounding each.
+    /// Computes `out += a * b`, element by element, with one rounding each.
     pub fn multiply_add => multiply_add_impl(a: &[f32], b: &[f32], out: &mut [f32])
 }
 
-/// The sizes of a state-space model's layer.
+/// Dimensions of a state-space layer.
 #[derive(Clone, Copy, Debug)]
 pub struct SsmShape {
-    /// Heads, each with a state `[head_dim][state]`.
+    /// Number of heads, each with a state `[head_dim][state]`.
     pub heads: usize,
-    /// Numbers of a head.
+    /// Head dimension.
     pub head_dim: usize,
-    /// Numbers of the state for each; a multiple of 16.
+    /// Size of the state per head dimension; a multiple of 16.
     pub state: usize,
-    /// Groups of heads that share `b` and `c`.
+    /// Number of groups of heads that share `b` and `c`.
     pub groups: usize,
 }
 
-/// Inputs of a state-space model, row by row: of each head, of each group, and the steps of each head.
+/// Inputs of a state-space layer.
 #[derive(Clone, Copy, Debug)]
 pub struct SsmInput<'a> {
-    /// `[rows][heads][head_dim]`, the first numbers of rows of `stride`, as `b` and `c`.
+    /// Inputs `[rows][heads][head_dim]`, at the start of rows of `stride` values, as are `b` and `c`.
     pub x: &'a [f32],
-    /// `[rows][groups][state]`.
+    /// Input projections `[rows][groups][state]`.
     pub b: &'a [f32],
-    /// `[rows][groups][state]`.
+    /// Output projections `[rows][groups][state]`.
     pub c: &'a [f32],
-    /// From one row's numbers to the next's in all three.
+    /// Distance between rows in all three, in values.
     pub stride: usize,
-    /// `[rows][heads]`, positive.
+    /// Time steps `[rows][heads]`, positive.
     pub dt: &'a [f32],
-    /// What the state decays by, negative, and the share of `x` that goes past it, of each head.
+    /// Decay rate of each head, negative.
     pub a: &'a [f32],
-    /// As above.
+    /// Skip factor of `x`, of each head.
     pub d: &'a [f32],
 }
 
-/// For every head and token: `s = e^(dt a) s + dt x b`, `out = s c + d x`.
+/// Computes `s = e^(dt a) s + dt x b`, `out = s c + d x` for every head and token.
 ///
 /// # Panics
 /// If lengths do not fit.
@@ -153,7 +153,7 @@ pub fn ssm_scan(
             let (b, c) = (&input.b[from + group..][..state], &input.c[from + group..][..state]);
             let x = &input.x[from + h * head_dim..][..head_dim];
             let dt = input.dt[row * heads + h];
-            // SAFETY: as above, of its rows.
+            // SAFETY: as above, for its rows.
             let out = unsafe { rows.range((row * heads + h) * head_dim, head_dim) };
             ssm_step(cpu.tier(), s, x, (b, c), (dt, input.a[h], input.d[h]), out);
         }
@@ -196,39 +196,39 @@ dispatch! {
     )
 }
 
-/// The sizes of a layer of the gated delta rule.
+/// Dimensions of a layer of the gated delta rule.
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaShape {
-    /// Heads of values, each with a state `[key_dim][value_dim]`.
+    /// Number of value heads, each with a state `[key_dim][value_dim]`.
     pub heads: usize,
-    /// Heads of queries and keys.
+    /// Number of query and key heads.
     pub key_heads: usize,
-    /// Numbers of a head's query and key.
+    /// Head dimension of queries and keys.
     pub key_dim: usize,
-    /// Numbers of a head's value.
+    /// Head dimension of values.
     pub value_dim: usize,
-    /// Whether heads of values share heads of keys in turn, not neighbours.
+    /// True if value head `h` uses key head `h % key_heads`; otherwise consecutive value heads share a key head.
     pub in_turn: bool,
 }
 
-/// Inputs of the gated delta rule, row by row.
+/// Inputs of the gated delta rule.
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaInput<'a> {
-    /// `[rows][key_heads][key_dim]`, the first numbers of rows of `stride`, as keys and values; scaled.
+    /// Scaled queries `[rows][key_heads][key_dim]`, at the start of rows of `stride` values, as are keys and values.
     pub queries: &'a [f32],
-    /// As above.
+    /// Keys `[rows][key_heads][key_dim]`.
     pub keys: &'a [f32],
-    /// `[rows][heads][value_dim]`.
+    /// Values `[rows][heads][value_dim]`.
     pub values: &'a [f32],
-    /// From one row's numbers to the next's in all three.
+    /// Distance between rows in all three, in values.
     pub stride: usize,
-    /// `[rows][heads]`: logarithms of what the state decays by, and the shares of what is new.
+    /// Logarithms of the state's decay, `[rows][heads]`.
     pub decay: &'a [f32],
-    /// As above.
+    /// Write strengths, `[rows][heads]`.
     pub beta: &'a [f32],
 }
 
-/// For every head and token: `s = e^decay s`, `s += k (beta (v - k s))`, `out = q s`.
+/// Computes `s = e^decay s`, `s += k (beta (v - k s))`, `out = q s` for every head and token.
 ///
 /// # Panics
 /// If lengths do not fit.
@@ -259,7 +259,7 @@ pub fn delta_rule(
             let [q, k] = [input.queries, input.keys].map(|x| &x[from + of_keys * key_dim..][..key_dim]);
             let v = &input.values[from + h * value_dim..][..value_dim];
             let factors = (input.decay[row * heads + h], input.beta[row * heads + h]);
-            // SAFETY: as above, of its rows.
+            // SAFETY: as above, for its rows.
             let out = unsafe { rows.range((row * heads + h) * value_dim, value_dim) };
             delta_step(cpu.tier(), s, (q, k), v, factors, &mut delta, out);
         }

@@ -4,7 +4,7 @@ use super::join;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 
-/// What the values of a row are multiplied by, before the weights.
+/// Returns the factor of a row's values, before the weights.
 #[inline(always)]
 fn scale_of(x: &[f32], eps: f32) -> f32 {
     let (chunks, rest) = x.as_chunks::<16>();
@@ -58,7 +58,7 @@ fn add_impl<I: Simd>(_isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f3
 }
 
 dispatch! {
-    /// Adds the [`rms_norm`] of rows to others (a residual connection behind the norm).
+    /// Adds the [`rms_norm`] of rows to `out` (a residual connection after the norm).
     ///
     /// # Panics
     /// If `x` and `out` differ in length or are not whole rows.
@@ -66,7 +66,7 @@ dispatch! {
 }
 
 dispatch! {
-    /// [`rms_norm`] of rows onto themselves.
+    /// Computes [`rms_norm`] in place.
     ///
     /// # Panics
     /// If `x` is not whole rows.
@@ -74,7 +74,7 @@ dispatch! {
 }
 
 dispatch! {
-    /// Each row of `weight.len()` values becomes `x / sqrt(mean(x^2) + eps) * weight`.
+    /// Normalises each row of `weight.len()` values to `x / sqrt(mean(x^2) + eps) * weight`.
     ///
     /// # Panics
     /// If `x` and `out` differ in length or are not whole rows.

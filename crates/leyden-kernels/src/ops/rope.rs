@@ -1,19 +1,20 @@
-//! Rotary position embedding (Su et al., 2021): pairs of a head's values turn by angles that grow with position.
+//! Rotary position embedding (Su et al., 2021): pairs of a head's values are rotated by angles proportional to the
+//! position.
 
 use super::trigonometry::sin_cos;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 
-/// Which values form a pair.
+/// Pairing of a head's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopePairs {
-    /// Neighbours: (0, 1), (2, 3), …; how GGUF stores Llama weights.
+    /// Neighbours: (0, 1), (2, 3), …; the order of Llama weights in GGUF.
     Interleaved,
-    /// Halves: (0, n/2), (1, n/2 + 1), …; how Hugging Face and most other architectures store them.
+    /// Halves: (0, n/2), (1, n/2 + 1), …; the order of Hugging Face and most other architectures.
     Halves,
 }
 
-/// The angles of one position: cosine and sine per pair.
+/// Rotation of one position: cosine and sine per pair.
 #[derive(Clone, Debug, Default)]
 pub struct Rotation {
     cos: Vec<f32>,
@@ -21,8 +22,8 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Sets the rotation of `position`. Pair i turns by `position * frequencies[i]` radians; both results are
-    /// multiplied by `scale` (1 but for YaRN).
+    /// Sets the rotation of `position`. Pair i is rotated by `position * frequencies[i]` radians; cosine and sine are
+    /// multiplied by `scale` (1 except for YaRN).
     pub fn set(&mut self, position: usize, frequencies: &[f64], scale: f64) {
         self.cos.clear();
         self.sin.clear();
@@ -76,7 +77,7 @@ mod tests {
         let mut rotation = Rotation::default();
         rotation.set(1234, &freq, 1.0);
         let halves: Vec<f32> = (0..96).map(|i| (i as f32 * 0.7).sin()).collect();
-        // A head of 48 of which 32 turn: the same values, neighbours instead of halves.
+        // A head of 48 values, 32 of them rotated: the same values as neighbours instead of halves.
         let mut inter = halves.clone();
         for (h, x) in halves.chunks(48).zip(inter.chunks_mut(48)) {
             for i in 0..16 {

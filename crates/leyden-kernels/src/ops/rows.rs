@@ -1,5 +1,5 @@
-//! Products of one vector with rows of a matrix that lies in memory as it is, and sums of such rows: attention whose scores
-//! have parts of their own.
+//! Products of a vector with the rows of an unpacked matrix, and weighted sums of such rows: for attention whose scores
+//! have additional terms.
 
 use super::join;
 use crate::simd::Simd;
@@ -42,8 +42,8 @@ fn sum_rows_impl<I: Simd>(_isa: I, weights: &[f32], rows: &[f32], stride: usize,
 }
 
 dispatch! {
-    /// The product of `x` with the beginning of each row: `out[i] = x * rows[i]`. Rows begin every `stride` values; there may
-    /// be more of them than `out` has places.
+    /// Computes the dot product of `x` with the beginning of each row: `out[i] = x * rows[i]`. Rows begin every
+    /// `stride` values; there may be more rows than elements of `out`.
     ///
     /// # Panics
     /// If `x` is empty or longer than a row, or a row is not whole.
@@ -51,7 +51,7 @@ dispatch! {
 }
 
 dispatch! {
-    /// The sum of the beginnings of rows, each multiplied by its weight, from the first to the last.
+    /// Computes the sum of the beginnings of rows, each multiplied by its weight, from the first to the last.
     ///
     /// # Panics
     /// If `out` is empty or longer than a row, or a row is not whole.

@@ -1,10 +1,10 @@
-//! Soft caps: scores and logits squeezed below a bound, as Gemma 2 does.
+//! Soft caps of scores and logits, as in Gemma 2.
 
 use super::{Lanes, exp16};
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 
-/// `cap * tanh(x / cap)`, by `tanh(a) = 1 - 2 / (e^2a + 1)`: within a few units in the last place of `cap`.
+/// Computes `cap * tanh(x / cap)` by `tanh(a) = 1 - 2 / (e^2a + 1)`: within a few units in the last place of `cap`.
 #[inline(always)]
 pub(crate) fn soft_cap16(x: &Lanes, cap: f32) -> Lanes {
     let e = exp16(&std::array::from_fn(|i| 2.0 * (x[i] / cap)));
@@ -23,7 +23,7 @@ fn soft_cap_impl<I: Simd>(_isa: I, x: &mut [f32], cap: f32) {
 }
 
 dispatch! {
-    /// Each element becomes `cap * tanh(x / cap)`.
+    /// Replaces each element by `cap * tanh(x / cap)`.
     pub fn soft_cap => soft_cap_impl(x: &mut [f32], cap: f32)
 }
 

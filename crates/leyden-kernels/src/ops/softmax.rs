@@ -1,4 +1,4 @@
-//! The exponential and sums of exponentials.
+//! Exponential, sigmoid, softmax, and sums of exponentials.
 
 use super::{Lanes, join};
 use crate::cpu::isa::Tier;
@@ -6,18 +6,18 @@ use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 use crate::simd::int::F32Simd;
 
-/// Below, the result would be subnormal; above, infinite. Arguments are held inside.
+/// Lower and upper bound of arguments: below, the result would be subnormal; above, infinite.
 const LOW: f32 = -87.0;
 const HIGH: f32 = 88.0;
-/// ln 2 in two parts, the first with enough trailing zeros that its multiples by |n| <= 128 are exact.
+/// Two parts of ln 2, the first with enough trailing zeros that its multiples by |n| <= 128 are exact.
 const LN2_HIGH: f32 = 355.0 / 512.0;
 const LN2_LOW: f32 = -2.121_944_4e-4;
-/// Adding it leaves an integer, rounded to nearest even, in the low mantissa bits.
+/// Constant whose addition leaves an integer, rounded to nearest even, in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;
-/// 1/7!, …, 1/2!: on |r| <= ln(2)/2 the series ends below one unit in the last place.
+/// Coefficients 1/7!, …, 1/2!: on |r| <= ln(2)/2 the series ends below one unit in the last place.
 const SERIES: [f32; 6] = [1.984_127e-4, 1.388_888_9e-3, 8.333_334e-3, 4.166_666_8e-2, 0.166_666_67, 0.5];
 
-/// `e^x` within 2 units in the last place, held to `[e^-87, e^88]`; NaN stays NaN.
+/// Computes `e^x` within 2 units in the last place, clamped to `[e^-87, e^88]`; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn exp16(x: &Lanes) -> Lanes {
     let mut y = [0.0; 16];
@@ -34,13 +34,14 @@ pub(crate) fn exp16(x: &Lanes) -> Lanes {
             p = p.mul_add(r, *c);
         }
         let p = (p * r).mul_add(r, r) + 1.0;
-        // The integer in the low bits goes to the exponent.
+        // The integer in the low bits is added to the exponent.
         y[i] = f32::from_bits(p.to_bits().wrapping_add(bits << 23));
     }
     y
 }
 
-/// [`exp16`] of `N` vectors whose values are at most zero, step by step, so that none waits for its own step before.
+/// Computes [`exp16`] of `N` vectors whose values are at most zero, in interleaved steps, so that none waits for its
+/// own previous step.
 #[inline(always)]
 pub(crate) fn exp_side_by_side<D: F32Simd, const N: usize>(d: D, x: [D::Floats; N]) -> [D::Floats; N] {
     macro_rules! splat {
@@ -51,7 +52,7 @@ pub(crate) fn exp_side_by_side<D: F32Simd, const N: usize>(d: D, x: [D::Floats; 
     }
     let (low, ln2) = (splat!(LOW), [splat!(LN2_HIGH), splat!(LN2_LOW)]);
     let (log2_e, round, less_round) = (splat!(std::f32::consts::LOG2_E), splat!(ROUND), splat!(-ROUND));
-    // Loops, as closures over vectors are not sure to be compiled for the instruction set.
+    // Loops, because closures over vectors may not be compiled for the instruction set.
     let (mut r, mut bits, mut n) = (x, x, x);
     for i in 0..N {
         r[i] = d.max(x[i], low);
@@ -100,7 +101,7 @@ fn exp_slice<I: Simd>(_isa: I, x: &mut [f32]) {
 }
 
 dispatch! {
-    /// Replaces each element by its exponential: within 2 units in the last place, held to `[e^-87, e^88]`.
+    /// Replaces each element by its exponential: within 2 units in the last place, clamped to `[e^-87, e^88]`.
     pub fn exp => exp_slice(x: &mut [f32])
 }
 
@@ -120,11 +121,11 @@ fn sigmoid_slice<I: Simd>(_isa: I, x: &mut [f32]) {
 }
 
 dispatch! {
-    /// Replaces each element by its logistic function, `1 / (1 + e^-x)`.
+    /// Replaces each element by its sigmoid, `1 / (1 + e^-x)`.
     pub fn sigmoid => sigmoid_slice(x: &mut [f32])
 }
 
-/// Replaces each element by its share in the sum of all exponentials.
+/// Replaces each element by its exponential divided by the sum of all exponentials.
 pub fn softmax(tier: Tier, x: &mut [f32]) {
     let (most, sum) = log_sum_exp(tier, x);
     x.iter_mut().for_each(|x| *x -= most);
@@ -159,8 +160,8 @@ fn log_sum_exp_impl<I: Simd>(_isa: I, x: &[f32]) -> (f32, f32) {
 }
 
 dispatch! {
-    /// The maximum of `x` and the sum of `e^(x - max)`; their `max + ln(sum)` normalises logits.
-    /// An empty slice gives minus infinity and zero.
+    /// Returns the maximum of `x` and the sum of `e^(x - max)`; `max + ln(sum)` normalises logits. An empty slice gives
+    /// minus infinity and zero.
     pub fn log_sum_exp => log_sum_exp_impl(x: &[f32]) -> (f32, f32)
 }
 

@@ -1,23 +1,23 @@
 //! Sine, cosine, logarithm and power in f64, the same bits on every platform.
 //!
-//! Plain multiplications and additions in a fixed order; good to a few units in the last place of f64, which
-//! is far beyond what the f32 rotations made from them keep.
+//! Plain multiplications and additions in a fixed order; accurate to a few units in the last place of f64, which is far
+//! beyond the precision of the f32 rotations made from them.
 
 use std::f64::consts::{FRAC_2_PI, LN_2, LOG2_E, SQRT_2};
 
-/// pi/2 in three parts of 33, 33 and the remaining bits: multiples below 2^20 of the first two are exact.
+/// Three parts of pi/2, of 33, 33 and the remaining bits: multiples below 2^20 of the first two are exact.
 const PI_2: [f64; 3] = [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_7e-21];
-/// ln 2 in two parts, the first short enough for exact multiples.
+/// Two parts of ln 2, the first short enough for exact multiples.
 const LN2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
 
-/// Sine and cosine of `x`, for |x| below 2^20; beyond that the reduction loses accuracy gradually.
+/// Returns sine and cosine of `x`, for |x| below 2^20; beyond that the reduction loses accuracy gradually.
 #[must_use]
 pub fn sin_cos(x: f64) -> (f64, f64) {
     let n = (x * FRAC_2_PI).round_ties_even();
     let r = ((x - n * PI_2[0]) - n * PI_2[1]) - n * PI_2[2];
     let z = r * r;
     let (mut s, mut c) = (0.0, 0.0);
-    // sum of (-z)^i / (2i + 1)! and (-z)^i / (2i)!, from the highest term down.
+    // Sum of (-z)^i / (2i + 1)! and (-z)^i / (2i)!, from the highest term down.
     for i in (0..=9_i32).rev() {
         let i = f64::from(i);
         s = 1.0 - s * z / ((2.0 * i + 2.0) * (2.0 * i + 3.0));
@@ -32,7 +32,7 @@ pub fn sin_cos(x: f64) -> (f64, f64) {
     }
 }
 
-/// Natural logarithm of a positive, normal number.
+/// Returns the natural logarithm of a positive, normal number.
 #[must_use]
 pub fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
@@ -53,7 +53,7 @@ pub fn ln(x: f64) -> f64 {
     exponent * LN_2 + 2.0 * t * s
 }
 
-/// `e^x` for |x| below 700.
+/// Returns `e^x` for |x| below 700.
 fn exp(x: f64) -> f64 {
     let n = (x * LOG2_E).round_ties_even();
     let r = (x - n * LN2[0]) - n * LN2[1];
@@ -66,7 +66,7 @@ fn exp(x: f64) -> f64 {
     s * f64::from_bits(field << 52)
 }
 
-/// `x` to the power `y`, for positive `x` and a result within 1e-300 to 1e300.
+/// Returns `x` to the power `y`, for positive `x` and a result within 1e-300 to 1e300.
 #[must_use]
 pub fn pow(x: f64, y: f64) -> f64 {
     exp(y * ln(x))

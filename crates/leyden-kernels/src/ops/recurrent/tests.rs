@@ -1,4 +1,4 @@
-//! Each recurrence against a plain loop in F64, however its tokens are cut, on every tier and with any team.
+//! Each recurrence compared with a plain loop in f64, with tokens cut at every place, on every tier and with any team.
 
 use super::*;
 use crate::cpu::isa::Tier;
@@ -12,8 +12,9 @@ fn numbers(n: usize, seed: u32, scale: f32) -> Vec<f32> {
     (0..n as u32).map(number).collect()
 }
 
-/// Runs `step` on every tier and team, for sequences of 7 and 5 tokens: each whole, and then cut and mixed. The results, of all
-/// rows of the first and then of the second, must be the same; they are returned. A step gets the rows by sequence and token.
+/// Runs `step` on every tier and team for sequences of 7 and 5 tokens: each whole, then cut and mixed. Asserts that the
+/// results, all rows of the first and then of the second sequence, are the same, and returns them. A step gets the rows
+/// by sequence and token.
 fn every_way(
     state: usize,
     out: usize,
@@ -51,7 +52,7 @@ fn every_way(
     wanted.unwrap()
 }
 
-/// The rows of `all`, whose first seven are those of sequence 0, in the order of a step.
+/// Returns the rows of `all`, of which the first seven belong to sequence 0, in the order of a step.
 fn gather(all: &[f32], width: usize, rows: &[(usize, usize)]) -> Vec<f32> {
     rows.iter().flat_map(|&(s, t)| all[(s * 7 + t) * width..][..width].to_vec()).collect()
 }
