@@ -1,5 +1,5 @@
-//! Weights quantised and decoded on an instruction set: encoders and decoders of `leyden_tensor::quant`, compiled for it. Their arithmetic has a
-//! written order, so the bytes are the same everywhere.
+//! Quantisation and decoding of weights on an instruction set: the encoders and decoders of `leyden_tensor::quant`,
+//! compiled for it. Their arithmetic has a defined order, so the bytes are the same everywhere.
 
 use crate::cpu::isa::Tier;
 use crate::simd::Simd;
@@ -30,10 +30,10 @@ macro_rules! encoders {
             }
         })*
 
-        /// [`quant::encode_row_weighted`] on a tier.
+        /// Runs [`quant::encode_row_weighted`] on a tier.
         ///
         /// # Panics
-        /// As there.
+        /// As [`quant::encode_row_weighted`].
         pub fn encode_row_weighted(tier: Tier, dtype: DType, x: &[f32], weights: &[f32], out: &mut [u8]) {
             match dtype {
                 $(DType::$block => $module::encode(tier, x, weights, out),)*
@@ -41,10 +41,10 @@ macro_rules! encoders {
             }
         }
 
-        /// [`quant::decode_row`] on a tier.
+        /// Runs [`quant::decode_row`] on a tier.
         ///
         /// # Panics
-        /// As there.
+        /// As [`quant::decode_row`].
         pub fn decode_row(tier: Tier, dtype: DType, bytes: &[u8], out: &mut [f32]) {
             match dtype {
                 $(DType::$block => $module::decode(tier, bytes, out),)*

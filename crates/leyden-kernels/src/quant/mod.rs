@@ -1,4 +1,4 @@
-//! Activations as the kernels read them, and weights quantised on an instruction set.
+//! Quantised activations as kernels read them, and quantisation of weights on an instruction set.
 
 pub(crate) mod encode_weights;
 pub(crate) mod min_tiles;

@@ -1,20 +1,22 @@
-//! Overflow bounds of i16 accumulators: how large sums of products with a tile's activations can become.
+//! Overflow bounds of i16 accumulators: the largest possible sums of products with a tile's activations.
 
 use crate::simd::Moments;
 
-/// How large the sums of products of 128 values can become, the largest over all columns of a tile.
+/// Bounds on sums of products of 128 values, the maximum over all columns of a tile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OverflowBounds {
-    /// The largest sum of magnitudes of 16 quantised values, the largest sum of those of one sign, and both of 32 quantised values. Times the
-    /// largest magnitude of a quantised weight the former bounds sums with signed quantised values, the latter those with unsigned.
+    /// Largest sum of magnitudes of 16 quantised values, largest sum of those of one sign, and the same two for 32
+    /// quantised values. Times the largest magnitude of a quantised weight, the sum of magnitudes bounds sums with
+    /// signed weights, and the sum of one sign those with unsigned weights.
     pub(crate) sums: [i32; 4],
-    /// The sum of the squares of the first 96 quantised values: beside that of the weights' it bounds the sum of their products.
+    /// Sum of the squares of the first 96 quantised values: with that of the weights it bounds the sum of their
+    /// products.
     pub(crate) squares_of_96: i32,
-    /// The largest sum of the squares of 16 quantised values.
+    /// Largest sum of the squares of 16 quantised values.
     pub(crate) squares_of_16: i32,
 }
 
-/// The largest of each over the columns of a tile so far, where [`OverflowBounds`] has the largest of all.
+/// Running maxima over the columns of a tile, per block; [`OverflowBounds`] holds the maximum over blocks.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Largest {
     magnitudes: [i32; 8],
@@ -26,7 +28,7 @@ pub(super) struct Largest {
 }
 
 impl Largest {
-    /// Counts those of one column. No sum overflows, and additions that say so are made side by side.
+    /// Includes one column. No sum overflows; wrapping additions let the compiler vectorise.
     #[inline(always)]
     pub(super) fn count(&mut self, m: &Moments) {
         let of_signs = |magnitudes: i32, sum: i32| magnitudes.wrapping_add(sum.wrapping_abs()) >> 1;

@@ -1,35 +1,41 @@
-//! `PackedA`, the quantised activations of a batch: one activation format per weight type, columns interleaved in tiles.
+//! `PackedA`, the quantised activations of a batch: one activation format per weight type, columns interleaved in
+//! tiles.
 //!
-//! | activation format | for weights | what a column becomes |
+//! | activation format | for weights | form of a column |
 //! |---|---|---|
-//! | [`ActFormat::F32`] | F32, F16 | itself |
+//! | [`ActFormat::F32`] | F32, F16 | unchanged |
 //! | [`ActFormat::BF16`] | BF16 | rounded to bfloat16 |
-//! | [`ActFormat::Q8Block32`] | blocks of 32 with one scale (Q4_0, Q8_0) | int8 quantised values, one f32 scale per 32 |
-//! | [`ActFormat::Q8Block128`] | 256-blocks with integer sub-scales (Q4_K, Q6_K) | int8 quantised values, one f32 scale per 128 |
-//! | [`ActFormat::Q8Token`] | INT8 rows | int8 quantised values, one f32 scale per token and one for its outlier channels: rows, no tiles ([`TokenRows`]) |
+//! | [`ActFormat::Q8Block32`] | blocks of 32 with one scale (Q4_0, Q8_0) | int8, an f32 scale per 32 |
+//! | [`ActFormat::Q8Block128`] | 256-blocks with integer sub-scales (Q4_K, Q6_K) | int8, an f32 scale per 128 |
+//! | [`ActFormat::Q8Token`] | INT8 rows | int8, an f32 scale per token and one for outlier channels; [`TokenRows`] |
 //!
 //! The activation format depends on the weight type alone, never on the number of columns, so a token's result does not
-//! depend on what shares its batch. A scale per 128 rather than llama.cpp's per 256 costs two multiplications
-//! in about eighty and loses less; 128 values of Q4_K are also the most whose scaled sum is exact in f32.
+//! depend on the rest of its batch. A scale per 128 values rather than llama.cpp's per 256 costs two multiplications in
+//! about eighty and loses less precision; 128 is also the largest number of Q4_K values whose scaled sum is exact in
+//! f32.
 //!
-//! Quantised values are `round_to_even(x * (127 / max|x|))`, so -128 never occurs; of [`ActFormat::Q8Block128`] with 120.49 instead of 127 ([`Q128_MAX`](crate::types::Q128_MAX) says why). A group with NaN or infinity gets a NaN
-//! scale, which reaches every result that reads it; a group below 1e-30 throughout becomes zeros.
+//! Quantised values are `round_to_even(x * (127 / max|x|))`, so -128 never occurs; in [`ActFormat::Q8Block128`] with
+//! 120.49 instead of 127 ([`Q128_MAX`](crate::types::Q128_MAX) says why). A group with NaN or infinity gets a NaN
+//! scale, which makes every result that uses it NaN; a group below 1e-30 throughout becomes zeros.
 //!
 //! Tile layout for `c` columns: quantised values `[k/4][c][4]`, scales `[k/group][c]`, sums `[k/32][c]`: the kernel
-//! broadcasts four consecutive k of a column with one load. Values lie as `[k][c]` floats, or as `[k/2][c]` pairs of
-//! bfloat16 in a word, the first in its lower half, where an instruction takes those (`Level::bf16_pairs`).
-//! Instructions that multiply matrices read quantised values as
-//! `[k/8][c][8]` or `[k/64][c][64]` (`Level::run`); of the latter a tile is parts of up to sixteen columns, one behind the other. Where a level's accumulators have an initial value
-//! (`Level::acc_init`), `acc_init` holds it, once for all matrices: `[k/32][c]` or, of [`ActFormat::Q8Block128`], `[k/32][3 or 4][c]` (`AccInit::of_block`). Where quantised values of
-//! weights are shifted to be unsigned that is what the shift adds to a product, negated, in groups of 32 plus what biased sums begin at
-//! (`IntSimd::BIASED`);
-//! where sums have two lanes of 16 bits, in batches of several tiles, the sums of the quantised values that each multiplies, two in a word: of each 32 values
-//! those of the first two of each four, and of the others; and of [`ActFormat::Q8Block128`] those of two blocks.
-//! There `lanes` holds the quantised values, `[k/64][16][c][4]`: two of the first 32 of each 64 values and two of the last (`gemm/microkernel/x86_64/avx2_maddubs.rs`).
+//! broadcasts four consecutive k of a column with one load. Floats are `[k][c]`, or `[k/2][c]` pairs of bfloat16 in a
+//! word, the first in its lower half, for levels with pair products (`Level::bf16_pairs`). For matrix instructions
+//! quantised values are `[k/8][c][8]` or `[k/64][c][64]` (`Level::run`); in the latter case a tile is stored as
+//! consecutive parts of up to 16 columns.
 //!
-//! Where signed quantised values are multiplied as integers of 16 bits (`Level::words`), `words` holds all quantised values so in batches of many
-//! tiles, `[k/4][2][c][2]`: the first and third of each four, then the second and fourth. Where products are those of sums
-//! (`gemm::unpack::winograd`), `winograd` holds in such batches what those of each 32 values begin at, `[k/32][c]`.
+//! - `acc_init`: the accumulator's initial values, for levels that have some (`Level::acc_init`), once for all
+//!   matrices: `[k/32][c]` or, in [`ActFormat::Q8Block128`], `[k/32][3 or 4][c]` (`AccInit::of_block`). If quantised
+//!   weights are shifted to be unsigned, it is the negated contribution of the shift per group of 32, plus the initial
+//!   value of biased sums (`IntSimd::BIASED`). If a lane holds two 16-bit sums, in batches of several tiles, it holds
+//!   the sums of the quantised activations that each multiplies, two in a word: per 32 values those of the first two of
+//!   each four, and of the last two; in [`ActFormat::Q8Block128`] those of two blocks.
+//! - `lanes`: for such lanes, the quantised values `[k/64][16][c][4]`: two of the first 32 of each 64 values and
+//!   two of the last (`gemm/microkernel/x86_64/avx2_maddubs.rs`).
+//! - `words`: all quantised values as 16-bit integers, for levels that multiply signed weights so (`Level::words`), in
+//!   batches of many tiles: `[k/4][2][c][2]`, the first and third of each four, then the second and fourth.
+//! - `winograd`: the initial values of Winograd inner products (`gemm::unpack::winograd`) per 32 values, in batches of
+//!   many tiles: `[k/32][c]`.
 
 use crate::cpu::isa::{AccInit, Level, Tier};
 use crate::memory::aligned::Aligned;
@@ -42,19 +48,19 @@ use crate::threads::pool::Pool;
 use crate::types::ActFormat;
 use std::ops::Range;
 
-/// A batch of activations on one activation format. Buffers grow to the largest batch seen and are then reused.
+/// Batch of activations in one activation format. Buffers grow to the largest batch seen and are then reused.
 #[derive(Debug)]
 pub struct PackedA {
     pub(crate) act_format: ActFormat,
-    /// Tokens.
+    /// Number of tokens.
     pub(crate) m: usize,
     pub(crate) k: usize,
-    /// The tier that tiles were made for, whose kernels multiply them, and the columns of each.
+    /// Tier for which tiles were made, whose kernels multiply them; the next field is the columns of each tile.
     tier: Tier,
     bounds: Vec<(usize, usize)>,
-    /// The columns of each part of a tile, of which most tiles have one.
+    /// Columns of each part of a tile; most tiles have one part.
     parts: Vec<(usize, usize)>,
-    /// F32Simd lines, as matrices are read by them.
+    /// Quantised values, aligned to cache lines because matrix instructions read whole ones.
     quants: Aligned<i8>,
     scales: Vec<f32>,
     sums: Vec<i32>,
@@ -65,11 +71,11 @@ pub struct PackedA {
     lanes: Vec<i8>,
     winograd: Vec<i32>,
     values: Vec<f32>,
-    /// Q8Token: all there is, in no tiles.
+    /// Q8Token: all data, without tiles.
     rows: TokenRows,
 }
 
-/// What a kernel reads of one tile.
+/// Data of one tile as kernels read it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile<'a> {
     /// Number of columns.
@@ -80,23 +86,23 @@ pub(crate) struct Tile<'a> {
     pub(crate) sums: &'a [i32],
     /// Q8Block128: the sums of each 32 quantised values, two in a word.
     pub(crate) pairs: &'a [i32],
-    /// The accumulator's initial value of sums of shifted quantised values; empty where that is nothing.
+    /// Accumulators' initial values for shifted quantised weights; empty if there are none.
     pub(crate) acc_init: &'a [i32],
-    /// Q8Block128: of each 128 values; empty where nobody reads it.
+    /// Q8Block128: overflow bounds of each 128 values; empty if unused.
     pub(crate) overflow_bounds: &'a [OverflowBounds],
-    /// The quantised values as integers of 16 bits; empty where nobody reads it.
+    /// Quantised values as 16-bit integers; empty if unused.
     pub(crate) words: &'a [i16],
-    /// The quantised values as pairs of two blocks; empty where nobody reads it.
+    /// Quantised values as pairs of two blocks; empty if unused.
     pub(crate) lanes: &'a [i8],
-    /// The accumulator's initial value of sums of Winograd inner products; empty where nobody reads it.
+    /// Initial values of Winograd inner products; empty if unused.
     pub(crate) winograd: &'a [i32],
     pub(crate) values: &'a [f32],
-    /// For each 128 values, what was found of the panels when they were unpacked; empty where nobody reads it.
+    /// Norms of the unpacked panels, one per 128 values; empty if unused.
     pub(crate) norms: &'a [f32],
 }
 
 impl Tile<'_> {
-    /// The tile from column `first` on, for what reads it by pointers: strides stay those of all columns.
+    /// Returns the tile from column `first` on, for kernels that use pointers: strides stay those of all columns.
     #[inline(always)]
     pub(crate) fn after(&self, first: usize) -> Self {
         fn rest<T>(all: &[T], first: usize) -> &[T] {
@@ -142,31 +148,31 @@ impl Default for PackedA {
 }
 
 impl PackedA {
-    /// Bytes of the quantised values or values of one column.
+    /// Returns the bytes of the quantised values or floats of one column.
     pub(crate) fn column_bytes(&self) -> usize {
         let per_column = sizes(self.act_format, self.k, self.tier.level());
         per_column.quants + per_column.values * size_of::<f32>()
     }
 
-    /// The number of tiles.
+    /// Returns the number of tiles.
     #[must_use]
     pub fn tiles(&self) -> usize {
         self.bounds.len()
     }
 
-    /// Q8Token: the tokens.
+    /// Returns the tokens of Q8Token.
     pub(crate) fn token_rows(&self) -> &TokenRows {
         &self.rows
     }
 
-    /// The tier whose kernels multiply the tiles.
+    /// Returns the tier whose kernels multiply the tiles.
     #[inline(always)]
     pub(crate) fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// The tier whose kernels multiply a batch of `n` columns for weights of `act_format` on a processor limited to `tier`: for
-    /// BF16 it may be another.
+    /// Returns the tier whose kernels multiply a batch of `n` columns with weights of `act_format` on a processor
+    /// limited to `tier`: for BF16 it may differ.
     #[must_use]
     pub fn tier_of(tier: Tier, act_format: ActFormat, n: usize) -> Tier {
         let tier = tier.for_batch(act_format, n);
@@ -174,14 +180,14 @@ impl PackedA {
         tier.for_tiles(act_format, widest(tiles))
     }
 
-    /// The columns of tile `t`.
+    /// Returns the columns of tile `t`.
     #[inline(always)]
     pub(crate) fn bounds(&self, t: usize) -> (usize, usize) {
         self.bounds[t]
     }
 
-    /// The tiles of `n` columns that begin at `first`: as few as the widest tile allows, all within one column of each
-    /// other (or two of those that belong together).
+    /// Divides `n` columns from `first` on into tiles: as few as the widest tile allows, with widths that differ by at
+    /// most one column (or two where columns are multiplied in pairs).
     pub(crate) fn tiles_of(
         level: Level,
         act_format: ActFormat,
@@ -208,7 +214,7 @@ impl PackedA {
             sums: &self.sums[per(sums)],
             pairs: &self.pairs[per(pairs)],
             acc_init: self.acc_init.get(per(acc_init)).unwrap_or_default(),
-            // One set of a whole tile lies where its first column's would.
+            // The bounds of a tile are stored at the index of its first column.
             overflow_bounds: self
                 .overflow_bounds
                 .get(start * overflow_bounds..(start + 1) * overflow_bounds)
@@ -221,7 +227,7 @@ impl PackedA {
         }
     }
 
-    /// Fills the batch from `x`, `n` rows of `k` values (a row is one token), for weights of `act_format`.
+    /// Fills the batch from `x`, `n` rows of `k` values (one per token), for weights of `act_format`.
     ///
     /// # Panics
     /// If `x.len()` is not `n * k`, or `k` is not a whole number of groups.
@@ -238,11 +244,11 @@ impl PackedA {
         self.fill_tiles(tier, pool, act_format, k, tiles, |column| &x[column * k..][..k]);
     }
 
-    /// Fills a batch of tiles, the columns `start..end` of each following those of the one before, from the row that
-    /// `row` gives for each column.
+    /// Fills a batch of tiles, given as consecutive column ranges `start..end`; `row` returns the values of each
+    /// column.
     ///
     /// # Panics
-    /// If `k` is not a whole number of groups, a row is not of `k` values, or the tiles do not follow one another.
+    /// If `k` is not a whole number of groups, a row does not have `k` values, or the tiles are not consecutive.
     pub(crate) fn fill_tiles<'x>(
         &mut self,
         tier: Tier,
@@ -270,11 +276,11 @@ impl PackedA {
         });
     }
 
-    /// Begins a batch of tiles, the columns `start..end` of each following those of the one before, of columns of `k` values.
-    /// What the batch held is lost; it is whole when every part of every tile was filled.
+    /// Begins a batch of tiles, given as consecutive column ranges `start..end`, with `k` values per column. The
+    /// batch's previous contents are lost; it is complete when all parts of all tiles have been filled.
     ///
     /// # Panics
-    /// If `k` is not a whole number of groups, or the tiles do not follow one another.
+    /// If `k` is not a whole number of groups, or the tiles are not consecutive.
     pub(crate) fn begin(
         &mut self,
         tier: Tier,
@@ -308,7 +314,7 @@ impl PackedA {
         grow(&mut self.sums, per_column.sums * n);
         grow(&mut self.pairs, per_column.pairs * n);
         grow(&mut self.values, per_column.values * n);
-        // Lanes, and what their sums begin at, are of use to panels that are unpacked alone.
+        // Lanes and their initial values are used by unpacked panels only.
         let in_lanes = level.acc_init() == AccInit::Lanes && self.bounds.len() >= MIN_TILES_WITHOUT_REGISTERS;
         let has_acc_init = level.acc_init() == AccInit::Shift || in_lanes;
         let overflow_bounds = if has_acc_init { overflow_bounds(act_format, k) } else { 0 };
@@ -357,9 +363,9 @@ impl PackedA {
     }
 }
 
-/// A batch that is being filled, part after part, by several tasks.
+/// Batch that several tasks fill, part by part.
 pub(crate) struct Filling<'a> {
-    /// That the tiles are made for.
+    /// Tier for which the tiles are made.
     tier: Tier,
     act_format: ActFormat,
     parts: &'a [(usize, usize)],
@@ -383,13 +389,13 @@ pub(crate) struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// The columns of each part of a tile.
+    /// Returns the columns of each part of a tile.
     pub(crate) fn parts(&self) -> &[(usize, usize)] {
         self.parts
     }
 
-    /// Prefetches the memory of some values of all columns of part `t` of a tile, if there is such a one: for what a [`part`](Self::part) of few
-    /// values is written to, which lies far from that of the last.
+    /// Prefetches the memory of some values of all columns of part `t` of a tile, if it exists: a [`part`](Self::part)
+    /// of few values is far from the previous one in memory.
     pub(crate) fn fetch(&self, t: usize, values: Range<usize>) {
         let Some(&(start, end)) = self.parts.get(t) else { return };
         let (c, all) = (end - start, self.per_column);
@@ -404,10 +410,10 @@ impl Filling<'_> {
         place(all.values, from.values, to.values).step_by(16).for_each(|at| self.values.fetch(at));
     }
 
-    /// Some values of all columns of part `t` of a tile: whole groups, and pairs where the activation format has such.
+    /// Returns some values of all columns of part `t` of a tile: whole groups, and pairs in formats with pairs.
     ///
     /// # Safety
-    /// Nobody else has any of these values of these columns.
+    /// No other slice holds any of these values of these columns.
     ///
     /// # Panics
     /// If the values are not whole groups and pairs, or beyond the batch.
@@ -421,7 +427,7 @@ impl Filling<'_> {
         );
         let (all, level) = (self.per_column, self.tier.level());
         let [from, to] = [values.start, values.end].map(|k| sizes(self.act_format, k, level));
-        // Where a part of so many elements per column begins, and how many elements it has.
+        // Offset and number of elements of a part, for `all` elements per column.
         let place = |all: usize, from: usize, to: usize| (start * all + c * from, c * (to - from));
         let (quants, scales) =
             (place(all.quants, from.quants, to.quants), place(all.scales, from.scales, to.scales));
@@ -433,11 +439,12 @@ impl Filling<'_> {
         let lanes = if self.has_lanes { quants } else { (0, 0) };
         let blocks = place(all.quants / 32, from.quants / 32, to.quants / 32);
         let winograd = if self.has_winograd { blocks } else { (0, 0) };
-        // One set of a whole tile lies where its first column's would.
+        // The bounds of a tile are stored at the index of its first column.
         let [all, from, to] = [self.k, values.start, values.end].map(|k| overflow_bounds(self.act_format, k));
         let overflow_bounds =
             if self.has_overflow_bounds && c > 0 { (start * all + from, to - from) } else { (0, 0) };
-        // SAFETY: tiles are disjoint ranges of columns, and values of a tile lie in their order; nobody else has these (`# Safety`).
+        // SAFETY: tiles are disjoint ranges of columns, and values of a tile are stored in order; no other slice holds
+        // these (`# Safety`).
         unsafe {
             PackedASlice {
                 tier: self.tier,
@@ -458,12 +465,12 @@ impl Filling<'_> {
     }
 }
 
-/// The columns of the widest tile.
+/// Returns the width of the widest tile.
 fn widest(tiles: impl Iterator<Item = (usize, usize)>) -> usize {
     tiles.map(|(start, end)| end - start).max().unwrap_or(0)
 }
 
-/// Elements per column of what a tile holds.
+/// Number of elements per column of each array of a tile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sizes {
     quants: usize,
@@ -474,12 +481,12 @@ struct Sizes {
     values: usize,
 }
 
-/// Of columns of `k` values.
+/// Returns the sizes for columns of `k` values.
 fn sizes(act_format: ActFormat, k: usize, level: Level) -> Sizes {
     match act_format {
         ActFormat::BF16 if level.bf16_pairs() => Sizes { values: k.div_ceil(2), ..Sizes::default() },
         ActFormat::F32 | ActFormat::BF16 => Sizes { values: k, ..Sizes::default() },
-        // They are no tiles ([`TokenRows`]).
+        // Rows of tokens are not stored in tiles ([`TokenRows`]).
         ActFormat::Q8Token(_) => Sizes::default(),
         ActFormat::Q8Block32 => {
             let acc_init = if level.acc_init() == AccInit::None { 0 } else { k / 32 };
@@ -490,14 +497,14 @@ fn sizes(act_format: ActFormat, k: usize, level: Level) -> Sizes {
             scales: k / 128,
             sums: k / 32,
             pairs: k / 64,
-            // Lanes are of use to formats with a scale for each 16 values only.
+            // Lanes are of use to formats with a scale per 16 values only.
             acc_init: k / 32 * level.acc_init().of_block(),
             values: 0,
         },
     }
 }
 
-/// Elements of `overflow_bounds` per tile.
+/// Returns the number of `overflow_bounds` per tile.
 fn overflow_bounds(act_format: ActFormat, k: usize) -> usize {
     if act_format == ActFormat::Q8Block128 { k / 128 } else { 0 }
 }

@@ -1,5 +1,5 @@
-//! Quantisation of activations, a slice of a tile at a time: the greatest magnitude of every group, then all scales, sixteen at once, then the
-//! quantised values.
+//! Quantisation of activations, a slice of a tile at a time: first the greatest magnitude of every group, then all
+//! scales, 16 at once, then the quantised values.
 
 use crate::cpu::isa::{AccInit, LOW_HALF_BIAS, Level, Tier};
 use crate::prefetch::prefetch;
@@ -11,21 +11,22 @@ use crate::types::{ActFormat, Q128_MAX, flush_small_bf16};
 
 const PART_COLUMNS: usize = Level::PART_COLUMNS;
 
-/// Below this a group counts as zero: the inverse of its scale would overflow far earlier than any real activation is.
+/// Magnitude below which a group counts as zero: the inverse of its scale would overflow far earlier than any real
+/// activation is that small.
 const TINY: f32 = 1e-30;
-/// What the greatest magnitude of values that share a scale becomes.
+/// Quantised value of the greatest magnitude.
 pub(crate) const GREATEST: f32 = 127.0;
-/// What that of a group becomes before it is rounded: 127, and with a scale for 128 values a little less than 120.5. Quantised values
-/// up to 120, of either sign, and a format's from 0 to 15 sum up to one of 256 numbers, a byte (`gemm::unpack::winograd`). The half that is left makes use
-/// of the rounding.
+/// Returns the value, before rounding, to which a group's greatest magnitude is scaled: 127, or a little less than
+/// 120.5 for groups of 128 values. Quantised activations of up to 120 of either sign, added to quantised weights from 0
+/// to 15, have 256 possible sums, a byte (`gemm::unpack::winograd`). The half above 120 is removed by rounding.
 const fn greatest<const G: usize>() -> f32 {
     if G == 128 { Q128_MAX as f32 + 0.49 } else { GREATEST }
 }
 
-/// Adding 1.5 * 2^23 leaves the value, rounded to nearest even, in the low mantissa bits.
+/// Constant (1.5 * 2^23) whose addition leaves the value, rounded to nearest even, in the low mantissa bits.
 pub(crate) const ROUND: f32 = 12_582_912.0;
 
-/// The scale of values of this greatest magnitude, which becomes `greatest`, and its inverse.
+/// Returns the scale that maps the greatest magnitude `max` to `greatest`, and its inverse.
 #[inline(always)]
 pub(crate) fn scale_of(max: f32, greatest: f32) -> (f32, f32) {
     if max < TINY {
@@ -46,7 +47,7 @@ pub(crate) fn quantise_group<I: Simd, const G: usize>(isa: I, x: &[f32; G], quan
     scale
 }
 
-/// Quantises a multiple of sixteen values that share a scale; returns it.
+/// Quantises a multiple of 16 values that share a scale; returns the scale.
 #[inline(always)]
 pub(crate) fn quantise_values<I: Simd>(isa: I, x: &[f32], quants: &mut [i8]) -> f32 {
     let (scale, inverse) = scale_of(f32::from_bits(isa.greatest_magnitude(x)), GREATEST);
@@ -54,7 +55,7 @@ pub(crate) fn quantise_values<I: Simd>(isa: I, x: &[f32], quants: &mut [i8]) -> 
     scale
 }
 
-/// The quantised values of a multiple of sixteen values by the inverse of their scale.
+/// Quantises a multiple of 16 values by the inverse of their scale.
 #[inline(always)]
 pub(crate) fn codes_of_all(x: &[f32], inverse: f32, quants: &mut [i8]) {
     let ((x, x_rest), (to, to_rest)) = (x.as_chunks::<64>(), quants.as_chunks_mut::<64>());
@@ -66,7 +67,7 @@ pub(crate) fn codes_of_all(x: &[f32], inverse: f32, quants: &mut [i8]) {
     }
 }
 
-/// The quantised values of a group by the inverse of its scale.
+/// Quantises a group by the inverse of its scale.
 #[inline(always)]
 pub(crate) fn codes_of<const G: usize>(x: &[f32; G], inverse: f32) -> [i8; G] {
     let mut quants = [0; G];
@@ -76,47 +77,47 @@ pub(crate) fn codes_of<const G: usize>(x: &[f32; G], inverse: f32) -> [i8; G] {
     quants
 }
 
-/// The shift of quantised values that `acc_init` takes back.
+/// Shift of quantised weights, which `acc_init` corrects.
 pub(crate) const ZERO_POINT_SHIFT: i32 = 128;
 
-/// Some values of all columns of a tile, where they are written.
+/// Slice of some values of all columns of a tile, for writing.
 pub(crate) struct PackedASlice<'a> {
     pub(crate) tier: Tier,
     pub(crate) act_format: ActFormat,
-    /// Columns.
+    /// Number of columns.
     pub(crate) c: usize,
     pub(crate) quants: &'a mut [i8],
     pub(crate) scales: &'a mut [f32],
     pub(crate) sums: &'a mut [i32],
     pub(crate) pairs: &'a mut [i32],
-    /// Empty where nobody reads it.
+    /// Empty if unused.
     pub(crate) acc_init: &'a mut [i32],
-    /// Empty where nobody reads it.
+    /// Empty if unused.
     pub(crate) overflow_bounds: &'a mut [OverflowBounds],
-    /// Empty where nobody reads it.
+    /// Empty if unused.
     pub(crate) words: &'a mut [i16],
-    /// Empty where nobody reads it.
+    /// Empty if unused.
     pub(crate) lanes: &'a mut [i8],
-    /// Empty where nobody reads it.
+    /// Empty if unused.
     pub(crate) winograd: &'a mut [i32],
     pub(crate) values: &'a mut [f32],
 }
 
-/// Values of a column that are written before those of the next: columns lie side by side, and so much of all stays in the
-/// L1. A whole number of groups and pairs.
+/// Number of values of a column that are written before the next column: columns are interleaved, and this much of all
+/// columns stays in L1. A whole number of groups and pairs.
 pub(crate) const PART: usize = 512;
 
 impl PackedASlice<'_> {
-    /// Fills it with the values of every column, at most [`PART`] of each.
+    /// Fills the slice with the values of every column, at most [`PART`] of each.
     ///
     /// # Panics
-    /// If there are others.
+    /// If `columns` has another number of columns or of values.
     pub(crate) fn fill(&mut self, columns: &[&[f32]]) {
         fill_on(self.tier, columns, self);
         self.widen();
     }
 
-    /// Makes the words of the quantised values, if anybody reads them.
+    /// Computes the 16-bit integers of the quantised values, if they are used.
     fn widen(&mut self) {
         let c = self.c;
         for (quants, words) in self.quants.chunks_exact(4 * c).zip(self.words.chunks_exact_mut(4 * c)) {
@@ -128,17 +129,17 @@ impl PackedASlice<'_> {
     }
 }
 
-/// The bits of the nearest bfloat16 as an f32, ties to the even one; of zero where it is too small to count.
+/// Returns the bits of the nearest bfloat16 as an f32, ties to even; of zero if it is too small to count.
 #[inline(always)]
 pub(crate) fn rounded_to_bf16(x: f32) -> u32 {
     let bits = x.to_bits();
-    // Without a branch, so that many are rounded at once. A NaN stays one by its quiet bit.
+    // Without a branch, so that it vectorises. A NaN stays NaN by its quiet bit.
     let nearest = bits.wrapping_add(0x7fff).wrapping_add(bits >> 16 & 1);
     let bits = if x.is_nan() { bits | 0x40_0000 } else { nearest };
     u32::from(flush_small_bf16((bits >> 16) as u16)) << 16
 }
 
-/// Two 16-bit numbers in one word, low half first.
+/// Packs two 16-bit integers into a word, low half first.
 #[inline(always)]
 fn pair(low: i32, high: i32) -> i32 {
     (low & 0xffff) | (high << 16)
@@ -174,8 +175,8 @@ fn fill<I: Simd>(isa: I, columns: &[&[f32]], out: &mut PackedASlice<'_>) {
     }
 }
 
-/// Every column with its number. The next one's values are prefetched: they lie elsewhere, and in memory if a product of many
-/// columns wrote them.
+/// Returns every column with its index, and prefetches the next column's values: they are not adjacent, and come from
+/// memory if a product of many columns wrote them.
 #[inline(always)]
 fn each<'a, 'x>(columns: &'a [&'x [f32]]) -> impl Iterator<Item = (usize, &'x [f32])> + 'a {
     columns.iter().enumerate().map(|(column, x)| {
@@ -205,10 +206,10 @@ fn fill_bf16(x: &[f32], column: usize, c: usize, pairs: bool, values: &mut [f32]
     }
 }
 
-/// Groups of a part of a tile, at most.
+/// Maximum number of groups in a part of a tile.
 const GROUPS: usize = PART / 32 * PART_COLUMNS;
 
-/// The scales of groups of `G` values, `[k/G][c]`, and what values are multiplied by: zero where all quantised values are.
+/// Computes the scales of groups of `G` values, `[k/G][c]`; returns the inverses, zero for groups of zeros.
 #[inline(always)]
 fn scales<I: Simd, const G: usize>(isa: I, columns: &[&[f32]], scales: &mut [f32]) -> [f32; GROUPS] {
     let c = columns.len();
@@ -221,7 +222,7 @@ fn scales<I: Simd, const G: usize>(isa: I, columns: &[&[f32]], scales: &mut [f32
     let mut inverses = [0.0; GROUPS];
     for (scale, inverse) in scales.iter_mut().zip(&mut inverses) {
         let max = *scale;
-        // Without a branch, so that many are divided at once.
+        // Without a branch, so that it vectorises.
         let counts = (TINY..f32::INFINITY).contains(&max);
         *inverse = if counts { greatest / max } else { 0.0 };
         let odd = if max < TINY { 0.0 } else { f32::NAN };
@@ -230,14 +231,14 @@ fn scales<I: Simd, const G: usize>(isa: I, columns: &[&[f32]], scales: &mut [f32
     inverses
 }
 
-/// As [`codes_of`], with zeros where the inverse is zero, of NaN too.
+/// Computes [`codes_of`], with zeros if the inverse is zero, even for NaN.
 #[inline(always)]
 fn codes_or_zeros<const G: usize>(x: &[f32; G], inverse: f32) -> [i8; G] {
     if inverse == 0.0 { [0; G] } else { codes_of(x, inverse) }
 }
 
-/// A tile of [`ActFormat::Q8Block32`], or some values of each of its columns: quantised values, `run` of them side by side, scales and the sum of each 32
-/// quantised values.
+/// Fills a tile of [`ActFormat::Q8Block32`], or some values of each of its columns: quantised values, `run` of them
+/// adjacent, scales, and the sum of each 32 quantised values.
 #[inline(always)]
 pub(crate) fn fill_block32<I: Simd>(
     isa: I,
@@ -253,7 +254,7 @@ pub(crate) fn fill_block32<I: Simd>(
         for (b, group) in x.as_chunks::<32>().0.iter().enumerate() {
             let q = codes_or_zeros(group, inverses[b * c + column]);
             if run == 64 {
-                // Of an odd number of groups the last lies alone.
+                // The last of an odd number of groups is not paired.
                 let width = run.min(quants.len() / c - b / 2 * 64);
                 let at = b / 2 * 64 * c + column * width + b % 2 * 32;
                 quants[at..at + 32].copy_from_slice(&q);
@@ -265,7 +266,7 @@ pub(crate) fn fill_block32<I: Simd>(
     }
 }
 
-/// What the sums of products of [`ActFormat::Q8Block32`] begin at where the quantised values that each 32 of `sums` meet are shifted.
+/// Computes the accumulators' initial values for products of [`ActFormat::Q8Block32`] with shifted quantised weights.
 #[inline(always)]
 pub(crate) fn acc_init_block32(sums: &[i32], acc_init: &mut [i32]) {
     for (start, sum) in acc_init.iter_mut().zip(sums) {
@@ -273,8 +274,8 @@ pub(crate) fn acc_init_block32(sums: &[i32], acc_init: &mut [i32]) {
     }
 }
 
-/// The sums of the quantised values that each of two lanes multiplies, of a part of a tile of [`ActFormat::Q8Block32`]: of each four quantised values the first two, and
-/// the last two.
+/// Computes the sums of the quantised values that each of two lanes multiplies, for a part of a tile of
+/// [`ActFormat::Q8Block32`]: of each four quantised values the first two, and the last two.
 #[inline(always)]
 fn sum_lanes<I: Simd>(isa: I, quants: &[i8], c: usize, acc_init: &mut [i32]) {
     for (quants, acc_init) in quants.chunks_exact(32 * c).zip(acc_init.chunks_exact_mut(c)) {
@@ -289,7 +290,7 @@ fn sum_lanes<I: Simd>(isa: I, quants: &[i8], c: usize, acc_init: &mut [i32]) {
     }
 }
 
-/// Quantised values in pairs, those of each two blocks of 32 in turn.
+/// Interleaves the quantised values of each two blocks of 32 in pairs.
 #[inline(always)]
 fn in_pairs(quants: &[i8; 128]) -> [i8; 128] {
     let mut out = [0; 128];
@@ -302,16 +303,16 @@ fn in_pairs(quants: &[i8; 128]) -> [i8; 128] {
     out
 }
 
-/// A part of [`ActFormat::Q8Block128`].
+/// Fills a part of a tile of [`ActFormat::Q8Block128`].
 #[inline(always)]
 fn fill_block128<I: Simd>(isa: I, columns: &[&[f32]], out: &mut PackedASlice<'_>) {
     let (c, level) = (out.c, out.tier.level());
     let lanes = level.acc_init() == AccInit::Lanes && !out.acc_init.is_empty();
     let inverses = scales::<I, 128>(isa, columns, out.scales);
     for b in 0..columns.first().map_or(0, |x| x.len() / 128) {
-        // The sums of each sixteen quantised values of every column.
+        // Sums of each 16 quantised values of every column.
         let mut s16 = [[0; PART_COLUMNS]; 8];
-        // And of their first eight, where lanes begin at them.
+        // Sums of the first eight of each 16, where lanes begin at them.
         let mut s8 = [[0; PART_COLUMNS]; 8];
         let (mut largest, has_overflow_bounds) = (Largest::default(), !out.overflow_bounds.is_empty());
         for (column, x) in columns.iter().enumerate() {
@@ -350,7 +351,8 @@ fn fill_block128<I: Simd>(isa: I, columns: &[&[f32]], out: &mut PackedASlice<'_>
             let (first, last) = (&s16[2 * i], &s16[2 * i + 1]);
             row(&mut out.sums[(b * 4 + i) * c..][..c], |column| pair(first[column], last[column]));
             if lanes {
-                // Of the first sixteen quantised values of each two blocks of 32, or of their last; and of the first half of these, and of the last.
+                // Of the first 16 quantised values of each two blocks of 32, or of the last 16; then of the first half
+                // of these, and of the last.
                 let one = 4 * (i / 2) + i % 2;
                 let (all, first) = ([&s16[one], &s16[one + 2]], [&s8[one], &s8[one + 2]]);
                 let acc_init = &mut out.acc_init[(b * 4 + i) * 3 * c..][..3 * c];
@@ -383,14 +385,14 @@ fn fill_block128<I: Simd>(isa: I, columns: &[&[f32]], out: &mut PackedASlice<'_>
     }
 }
 
-/// What a shift of quantised values that sum up to `sum` adds to their products, negated. Nothing here overflows, and what says so is computed
-/// for all columns at once.
+/// Returns the negated contribution of the shift to products with quantised values of sum `sum`. Nothing overflows
+/// here; wrapping operations let the compiler compute all columns at once.
 #[inline(always)]
 fn shifted(sum: i32) -> i32 {
     sum.wrapping_mul(-ZERO_POINT_SHIFT)
 }
 
-/// Writes a number of each column.
+/// Writes one number per column.
 #[inline(always)]
 fn row(out: &mut [i32], of: impl Fn(usize) -> i32) {
     for (column, out) in out.iter_mut().enumerate().take(PART_COLUMNS) {
@@ -398,7 +400,7 @@ fn row(out: &mut [i32], of: impl Fn(usize) -> i32) {
     }
 }
 
-/// Writes quantised values into `[k/run][c][run]` at one column.
+/// Writes quantised values of one column into `[k/run][c][run]`.
 #[inline(always)]
 fn scatter<I: Simd>(isa: I, quants: &[i8], out: &mut [i8], (column, c): (usize, usize), run: usize) {
     let out = &mut out[..quants.len() * c];

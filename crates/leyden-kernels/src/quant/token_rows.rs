@@ -1,12 +1,12 @@
-//! Activations in 8-bit integers for INT8 rows ([`ActFormat::Q8Token`](crate::types::ActFormat::Q8Token)): a token has one scale for all its
-//! values but those of its outlier channels, which have another.
+//! Activations in 8-bit integers for INT8 rows ([`ActFormat::Q8Token`](crate::types::ActFormat::Q8Token)): a token has
+//! one scale for its outlier channels, and one for all others.
 //!
-//! A few channels of encoders' states are far greater than the others (Dettmers et al., LLM.int8(), 2022) and with one scale for all would cost
-//! those their bits: that loses more than a scale for each 64 values does, and two scales lose less. They are the same channels for every token
-//! ([`OutlierChannels`]).
+//! A few channels of an encoder's hidden states are far greater than the others (Dettmers et al., LLM.int8(), 2022).
+//! With a single scale they would take precision from the others, which loses more than a scale per 64 values does; two
+//! scales lose less than that. They are the same channels for every token ([`OutlierChannels`]).
 //!
-//! As of other formats, values that share a scale and have a NaN or an infinity among them get a NaN scale, which reaches every result, and
-//! values below 1e-30 throughout become zeros.
+//! As in other formats, values that share a scale and include a NaN or an infinity get a NaN scale, which makes every
+//! result NaN, and values below 1e-30 throughout become zeros.
 
 use crate::cpu::isa::Tier;
 use crate::memory::aligned::Aligned;
@@ -17,13 +17,13 @@ use crate::simd::dispatch::dispatch;
 use crate::threads::pool::Pool;
 use crate::types::{OUTLIERS, OutlierChannels, places_of};
 
-/// What is added to weights to make them unsigned, and so what a sum of activations is multiplied by to take it away.
+/// Zero point that makes weights unsigned; its product with the sum of activations is subtracted from results.
 pub(crate) const ZERO_POINT: i32 = 128;
 
-/// Values that are worth a task.
+/// Number of values per task.
 const TASK: usize = 8 << 10;
 
-/// Writes a row as it is quantised and multiplied, to as many places as it takes: the definition.
+/// Orders a row as it is quantised and multiplied, padded with zeros: the definition.
 #[cfg(test)]
 pub(crate) fn arrange(x: &[f32], outliers: &OutlierChannels, places: &mut [f32]) {
     let (main, last) = x.split_at(x.len().saturating_sub(OUTLIERS));
@@ -47,34 +47,34 @@ pub(crate) struct TokenRows {
     segments: [usize; 2],
 }
 
-/// Some of them, as a kernel reads them.
+/// Range of quantised tokens, as kernels read them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens<'a> {
-    /// `[token][stride]`; of the last token as many as count.
+    /// Quantised values, `[token][stride]`; the last token may end after its depth.
     pub(crate) quants: &'a [i8],
     pub(crate) stride: usize,
-    /// Values that share a scale, in fours, one segment behind the other.
+    /// Lengths of consecutive segments that share a scale, in units of four values.
     pub(crate) segments: &'a [usize],
-    /// One for each segment of a token, `[token][segment]`.
+    /// Scales, `[token][segment]`.
     pub(crate) scales: &'a [f32],
-    /// What accumulators begin at, for each segment: the sum of its quantised values times -[`ZERO_POINT`].
+    /// Initial values of accumulators, `[token][segment]`: the segment's sum of quantised values times -[`ZERO_POINT`].
     pub(crate) starts: &'a [i32],
 }
 
 impl Tokens<'_> {
-    /// How many they are.
+    /// Returns the number of tokens.
     pub(crate) fn count(&self) -> usize {
         self.quants.len().div_ceil(self.stride)
     }
 
-    /// Values of a token.
+    /// Returns the number of values of a token.
     pub(crate) fn depth(&self) -> usize {
         4 * self.segments.iter().sum::<usize>()
     }
 }
 
 impl TokenRows {
-    /// Makes room for so many rows of `k` values.
+    /// Makes room for `m` rows of `k` values.
     fn begin(&mut self, m: usize, k: usize) {
         self.stride = places_of(k);
         self.segments = [(self.stride - OUTLIERS) / 4, OUTLIERS / 4];
@@ -97,12 +97,12 @@ impl TokenRows {
         );
     }
 
-    /// How many they are.
+    /// Returns the number of rows.
     pub(crate) fn count(&self) -> usize {
         self.quants.len() / self.stride.max(1)
     }
 
-    /// Quantises rows of `k` values.
+    /// Quantises rows of `k` values in parallel.
     pub(crate) fn fill(&mut self, tier: Tier, pool: &Pool, x: &[f32], k: usize, outliers: OutlierChannels) {
         let m = x.len() / k;
         self.begin(m, k);
@@ -130,7 +130,7 @@ impl TokenRows {
         }
     }
 
-    /// The tokens of a range.
+    /// Returns a range of tokens.
     pub(crate) fn tokens(&self, range: std::ops::Range<usize>) -> Tokens<'_> {
         Tokens {
             quants: &self.quants[range.start * self.stride..range.end * self.stride],
@@ -142,20 +142,20 @@ impl TokenRows {
     }
 }
 
-/// Quantises values that share a scale; gives it and what sums with them begin at.
+/// Quantises values that share a scale; returns the scale and the accumulators' initial value.
 #[inline(always)]
 pub(crate) fn quantise_segment<I: Simd>(isa: I, x: &[f32], quants: &mut [i8]) -> (f32, i32) {
     let scale = quantise_values(isa, x, quants);
     (scale, -ZERO_POINT * isa.sum_all_codes(quants))
 }
 
-/// Where the channels of rows go.
+/// Order of the channels in quantised rows.
 struct Places {
-    /// For each channel a bit mask: all bits but the sign, or none for an outlier.
+    /// Bit mask per channel: all bits but the sign, or none for an outlier.
     main: Vec<u32>,
-    /// The channels that stand last.
+    /// Channels at the end of a row.
     last: Vec<usize>,
-    /// Channels that stand where an outlier would: the place of each, and its own.
+    /// Channels that take the place of an outlier: that place, and the channel.
     moved: Vec<(usize, usize)>,
 }
 
@@ -173,7 +173,7 @@ impl Places {
     }
 }
 
-/// The greatest magnitude of the channels that are no outliers.
+/// Returns the greatest magnitude of the channels that are not outliers.
 #[inline(always)]
 fn greatest_of_main<I: Simd>(isa: I, x: &[f32], mask: &[u32]) -> f32 {
     let whole = x.len() / 16 * 16;
@@ -206,7 +206,7 @@ fn quantise_all<I: Simd>(
             values[..end - whole].copy_from_slice(&x[whole..end]);
             *to = codes_of(&values, inverse);
         }
-        // What an outlier left there is no value of anything.
+        // Quantised outliers are replaced by the channels that take their places.
         for (place, own) in &places.moved {
             [main[*place]] = codes_of(&[x[*own]], inverse);
         }
