@@ -1,7 +1,7 @@
-//! From the tier to code compiled for it.
+//! Dispatch from a tier to code compiled for it.
 
-/// Makes `pub(crate) fn $name(tier, args…)` that runs the generic `$body::<I: Simd>(isa, args…)` compiled for
-/// the tier. `$body` and all it calls must be `#[inline(always)]`, else the callee keeps baseline features.
+/// Defines `pub(crate) fn $name(tier, args…)`, which runs the generic `$body::<I: Simd>(isa, args…)` compiled for the
+/// tier. `$body` and all functions that it calls must be `#[inline(always)]`, else they keep baseline features.
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident => $body:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $ret:ty)?) => {
         $(#[$meta])*

@@ -1,9 +1,10 @@
-//! SIMD: the operations of every instruction set, and the way from a tier to code compiled for it.
+//! SIMD: the operations of every instruction set, and the dispatch from a tier to code compiled for it.
 //!
-//! A [`Tier`](crate::cpu::Tier) is a proof: detection saw its level's features, so calling a function compiled for them is sound.
-//! Elementwise code is written once over arrays of 16 lanes and instantiated per tier by `dispatch!`; the compiler vectorises the arrays.
-//! Rust never reassociates floating-point arithmetic and `f32::mul_add` is always fused, so one source gives the same bits on every tier.
-//! Matrix products are written over the vectors of [`int::IntSimd`], attention over those of [`int::F32Simd`].
+//! A [`Tier`](crate::cpu::Tier) is a proof that detection found its level's features, so calling a function compiled
+//! for them is sound. Elementwise code is written once over arrays of 16 lanes and instantiated per tier by
+//! `dispatch!`; the compiler vectorises the arrays. Rust never reassociates floating-point arithmetic and
+//! `f32::mul_add` is always fused, so one source gives the same bits on every tier. Matrix products are written over
+//! the vectors of [`int::IntSimd`], attention over those of [`int::F32Simd`].
 
 use crate::simd::int::F32Simd;
 #[cfg(target_arch = "aarch64")]
@@ -15,13 +16,13 @@ pub(crate) mod winograd;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 
-/// The operations whose fast form needs intrinsics. Everything else is plain array code.
+/// Operations whose fast form needs intrinsics. Everything else is plain array code.
 pub(crate) trait Simd: Copy {
-    /// Whether sixteen sums of sixteen floats stay in registers.
+    /// True if 16 vectors of 16 sums fit the registers.
     const WIDE_REGISTER_FILE: bool = false;
 
-    /// Makes `rounds` rounds of independent products of 8-bit integers in registers, as many a cycle as the
-    /// instruction set can; returns how many.
+    /// Computes `rounds` rounds of independent products of 8-bit integers in registers, at the instruction set's
+    /// maximum rate; returns the number of products.
     #[inline(always)]
     fn int8_products(self, rounds: u64) -> u64 {
         const CHAINS: usize = 16;
@@ -34,7 +35,7 @@ pub(crate) trait Simd: Copy {
         std::hint::black_box(sums);
         rounds * CHAINS as u64
     }
-    /// As [`Simd::int8_products`], of 32-bit floats.
+    /// Computes [`Simd::int8_products`] for 32-bit floats.
     #[inline(always)]
     fn f32_products(self, rounds: u64) -> u64 {
         const CHAINS: usize = 16;
@@ -48,8 +49,8 @@ pub(crate) trait Simd: Copy {
         std::hint::black_box(sums);
         rounds * CHAINS as u64
     }
-    /// The greatest bit pattern of the magnitudes of whole vectors of values: bit patterns of non-negative floats order
-    /// like the floats, and NaN sorts above all.
+    /// Returns the greatest bit pattern of the magnitudes of whole vectors: bit patterns of non-negative floats have
+    /// the order of the floats, with NaN above all.
     #[inline(always)]
     fn greatest_magnitude(self, x: &[f32]) -> u32 {
         let mut lanes = [0_u32; 16];
@@ -60,7 +61,7 @@ pub(crate) trait Simd: Copy {
         }
         lanes.iter().fold(0, |a, &b| a.max(b))
     }
-    /// The same of those bits that a mask lets through; of whole vectors.
+    /// Returns the greatest bit pattern of whole vectors after a bitwise and with `mask`.
     #[inline(always)]
     fn greatest_masked(self, x: &[f32], mask: &[u32]) -> u32 {
         let mut lanes = [0_u32; 16];
@@ -71,12 +72,12 @@ pub(crate) trait Simd: Copy {
         }
         lanes.iter().fold(0, |a, &b| a.max(b))
     }
-    /// The sum of sixteen quantised values.
+    /// Returns the sum of 16 quantised values.
     #[inline(always)]
     fn sum_codes(self, quants: &[i8; 16]) -> i32 {
         quants.iter().map(|&v| i32::from(v)).sum()
     }
-    /// The sum of a multiple of sixteen quantised values.
+    /// Returns the sum of a multiple of 16 quantised values.
     #[inline(always)]
     fn sum_all_codes(self, quants: &[i8]) -> i32 {
         let mut lanes = [0_i32; 16];
@@ -87,14 +88,14 @@ pub(crate) trait Simd: Copy {
         }
         lanes.iter().fold(0, |sum, lane| sum.wrapping_add(*lane))
     }
-    /// Writes sixteen quantised values by fours, each `stride` behind the one before, into as much as that takes.
+    /// Stores 16 quantised values in groups of four, `stride` bytes apart.
     #[inline(always)]
     fn store_fours(self, quants: &[i8; 16], out: &mut [i8], stride: usize) {
         for (four, out) in quants.as_chunks::<4>().0.iter().zip(out.chunks_mut(stride)) {
             out[..4].copy_from_slice(four);
         }
     }
-    /// The sums of 32 quantised values: of the first two of each four, and of the others.
+    /// Returns two sums of 32 quantised values: of the first two of each four, and of the last two.
     #[inline(always)]
     fn sums_of_lanes(self, quants: &[i8; 32]) -> [i32; 2] {
         let mut sums = [0; 2];
@@ -103,12 +104,12 @@ pub(crate) trait Simd: Copy {
         }
         sums
     }
-    /// The sums of the first eight of each sixteen quantised values.
+    /// Returns the sum of the first eight of each 16 quantised values.
     #[inline(always)]
     fn sums_of_first_eights(self, quants: &[i8; 128]) -> [i32; 8] {
         std::array::from_fn(|i| quants[16 * i..16 * i + 8].iter().map(|&v| i32::from(v)).sum())
     }
-    /// What each sixteen of 128 quantised values sum up to, their magnitudes and their squares; no code is -128.
+    /// Returns the sums of each 16 of 128 quantised values, of their magnitudes and of their squares; no value is -128.
     #[inline(always)]
     fn moments(self, quants: &[i8; 128]) -> Moments {
         let sixteens = quants.as_chunks::<16>().0;
@@ -117,25 +118,26 @@ pub(crate) trait Simd: Copy {
         };
         Moments { sums: each(|v| v), magnitudes: each(i32::abs), squares: each(|v| v * v) }
     }
-    /// The accumulator's initial value of sums of Winograd inner products  for each 32 quantised values, none of them beyond 120 ([`winograd`]).
+    /// Returns the initial values of Winograd inner products for each 32 quantised values, none of them beyond 120
+    /// ([`winograd`]).
     #[inline(always)]
     fn winograd_corrections(self, quants: &[i8; 128]) -> [i32; 4] {
         std::array::from_fn(|b| winograd::start(&quants.as_chunks().0[b]))
     }
-    /// ScaleVectors half-precision bit patterns to f32.
+    /// Converts half-precision bit patterns to f32.
     fn f16_to_f32(self, h: &[u16; 16]) -> [f32; 16];
-    /// ScaleVectors f32 to half precision, rounding to nearest even.
+    /// Converts f32 to half precision, rounding to nearest even.
     fn f32_to_f16(self, x: &[f32; 16]) -> [u16; 16];
-    /// Writes sixteen values with non-temporal stores where they are a whole line of memory, and else as usual: no cache fetches first
-    /// what is overwritten anyhow. Other threads see them only after [`store_fence`].
+    /// Stores 16 values, non-temporally if they are a whole cache line, so that no cache fetches memory that is
+    /// overwritten anyway. Other threads see them only after [`store_fence`].
     #[inline(always)]
     fn store_non_temporal(self, out: &mut [f32; 16], values: &[f32; 16]) {
         #[cfg(target_arch = "x86_64")]
         if out.as_ptr().addr().is_multiple_of(64) {
             use std::arch::x86_64::{_mm_loadu_ps, _mm_stream_ps};
             for i in (0..16).step_by(4) {
-                // SAFETY: every x86-64 has SSE; four values from i on are in bounds, and those written are aligned to 16
-                // bytes.
+                // SAFETY: every x86-64 processor has SSE; four values from i on are in bounds, and the destination is
+                // aligned to 16 bytes.
                 unsafe { _mm_stream_ps(out.as_mut_ptr().add(i), _mm_loadu_ps(values.as_ptr().add(i))) };
             }
             return;
@@ -144,15 +146,15 @@ pub(crate) trait Simd: Copy {
     }
 }
 
-/// A token with vectors of sixteen floats.
+/// Token with vectors of 16 floats.
 pub(crate) trait VectorSimd: Simd {
-    /// The same instruction set as operations on vectors.
+    /// Token of the vector operations of the same instruction set.
     type Vectors: F32Simd;
-    /// The token of these.
+    /// Returns that token.
     fn vectors(self) -> Self::Vectors;
 }
 
-/// Sums over each sixteen of 128 quantised values.
+/// Sums over each 16 of 128 quantised values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moments {
     pub(crate) sums: [i32; 8],
@@ -160,28 +162,29 @@ pub(crate) struct Moments {
     pub(crate) squares: [i32; 8],
 }
 
-/// Makes the function that this is inlined into keep the vectors for which it has no registers in whole cache lines. The
-/// compiler aligns a function's memory for what the function declares, and only afterwards finds out what it has to put there:
-/// without this a spilled vector of 32 or 64 bytes may cross a cache line.
+/// Aligns the stack frame of the function that this is inlined into to cache lines. The compiler aligns a frame for the
+/// declared variables, and spills vectors to it later: without this a spilled vector of 32 or 64 bytes may cross a
+/// cache line.
 #[inline(always)]
 pub(crate) fn align_spilled() {
     #[cfg(target_arch = "x86_64")]
     {
         #[repr(align(64))]
-        struct Line(#[expect(dead_code, reason = "room, never read")] [u8; 64]);
+        struct Line(#[expect(dead_code, reason = "alignment only, never read")] [u8; 64]);
         let line = std::mem::MaybeUninit::<Line>::uninit();
-        // SAFETY: no instruction; it takes the address so that there is one.
+        // SAFETY: no instruction; it takes the address so that the variable is kept.
         unsafe {
             std::arch::asm!("/* {0} */", in(reg) line.as_ptr(), options(readonly, nostack, preserves_flags));
         }
     }
 }
 
-/// Orders what this thread wrote with non-temporal stores ([`Simd::store_non_temporal`]) before what it writes next, the word that its work is done among it.
+/// Orders this thread's non-temporal stores ([`Simd::store_non_temporal`]) before its later stores, among them the
+/// signal that its work is done.
 #[inline(always)]
 pub(crate) fn store_fence() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has SSE.
+    // SAFETY: every x86-64 processor has SSE.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }

@@ -1,4 +1,4 @@
-//! The reference tier: plain Rust.
+//! Reference tier: plain Rust.
 
 use crate::simd::Simd;
 use leyden_tensor::quant::{f16_to_f32, f32_to_f16};

@@ -1,10 +1,9 @@
 //! [`IntSimd`] on the int8 matrix extension: eight rows, and two columns in each set of sums.
 //!
-//! `smmla` multiplies two rows with two columns, eight k of each, into the four sums of one register. Panels hold
-//! four k of a row together, so the registers of two neighbouring k-groups are zipped into rows of eight;
-//! activations of an even number of columns come in runs of eight k (`Level::run`). Everything after the
-//! products keeps that arrangement, lanes (row, column), (row, column + 1), (row + 1, column), (row + 1, column +
-//! 1), until the results are written.
+//! `smmla` multiplies two rows with two columns, eight k of each, into the four sums of one register. Panels hold four
+//! k of a row together, so the registers of two neighbouring k-groups are zipped into rows of eight; activations of an
+//! even number of columns come in runs of eight k (`Level::run`). Everything after the products keeps that arrangement,
+//! lanes (row, column), (row, column + 1), (row + 1, column), (row + 1, column + 1), until the results are written.
 
 use crate::simd::aarch64::neon_common::{
     by_group, byte_operations, half_power, read_again, shift, widen, widen_four, with,
@@ -21,7 +20,7 @@ pub(crate) struct I8mmInt {
 }
 
 impl I8mmInt {
-    /// The token for the rows from `first` on; being callable only inside such a function is what makes its
+    /// Returns the token for the rows from `first` on; it can only be created inside such a function, which makes its
     /// methods sound.
     #[target_feature(enable = "neon,dotprod,i8mm")]
     #[inline]
@@ -49,14 +48,14 @@ unsafe fn smmla(mut sum: int32x4_t, rows: int8x16_t, columns: int8x16_t) -> int3
     sum
 }
 
-/// Four rows in each of two registers, every row for both columns.
+/// Duplicates every row for both columns, from four rows in each of two registers.
 #[inline(always)]
 fn both_columns(rows: [float32x4_t; 2]) -> [float32x4_t; 4] {
     let [a, b] = rows;
     with!([vzip1q_f32(a, a), vzip2q_f32(a, a), vzip1q_f32(b, b), vzip2q_f32(b, b)])
 }
 
-/// Two 32-bit values, twice.
+/// Loads two 32-bit values, twice.
 ///
 /// # Safety
 /// `p` points at two readable values.
@@ -66,7 +65,7 @@ unsafe fn two(p: *const i32) -> int32x4_t {
     with!(vreinterpretq_s32_u64(vdupq_n_u64(p.cast::<u64>().read_unaligned())))
 }
 
-/// Eight k of eight rows, two rows in a register, from two k-groups.
+/// Combines two k-groups into eight k of eight rows, two rows per register.
 #[inline(always)]
 fn rows_of_eight(prefetches_to_l1: [uint8x16_t; 2], far: [uint8x16_t; 2]) -> [int8x16_t; 4] {
     with!({
@@ -82,7 +81,7 @@ fn rows_of_eight(prefetches_to_l1: [uint8x16_t; 2], far: [uint8x16_t; 2]) -> [in
     })
 }
 
-/// Adds the products of eight k with every two columns.
+/// Adds the products of eight k for every two columns.
 ///
 /// # Safety
 /// The code runs inside a function compiled for I8MM; `a` points at eight k of `2 * C` columns.
@@ -98,7 +97,7 @@ unsafe fn eight<const C: usize>(s: &mut [[int32x4_t; 4]; C], rows: [int8x16_t; 4
     }
 }
 
-/// Runs an expression of intrinsics on each of four registers.
+/// Evaluates an expression of intrinsics on each of four registers.
 macro_rules! each {
     (|$q:ident| $e:expr) => {{
         // SAFETY: the token proves the features; pointers are readable by the method's contract.
@@ -184,7 +183,7 @@ impl IntSimd for I8mmInt {
                     eight(&mut s[P - 1], rows_of_eight(prefetches_to_l1.1, far.1), a.add((G / 2 + 2) * run));
                 });
             } else {
-                // Registers for the sums of one part only.
+                // There are registers for the sums of one part only.
                 by_group!(groups, [0, 2], |G| {
                     let rows = rows_of_eight(U::pair(self, w, G).0, U::pair(self, w, G + 1).0);
                     eight(&mut s[0], rows, a.add(G / 2 * run));
@@ -321,7 +320,7 @@ impl IntSimd for I8mmInt {
     #[inline(always)]
     unsafe fn fma_columns<const C: usize>(self, w: Self::Floats, x: *const f32, y: &mut [Self::Floats; C]) {
         for c in 0..C {
-            // SAFETY: the caller's activations hold two floats for each.
+            // SAFETY: the caller's activations hold two floats for each pair of columns.
             y[c] = self.fma(w, unsafe { self.splat(x.add(2 * c)) }, y[c]);
         }
     }

@@ -9,7 +9,7 @@ use std::arch::aarch64::*;
 pub(crate) struct Neon(NeonInt<Widen, 4>);
 
 impl Neon {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "neon")]
     #[inline]
     pub(crate) fn in_feature_region() -> Neon {

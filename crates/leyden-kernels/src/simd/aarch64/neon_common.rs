@@ -1,10 +1,10 @@
-//! What every Arm tier shares: macros over registers of four rows, widening, half-precision and bfloat16 loads.
+//! Code shared by all Arm tiers: macros over registers of four rows, widening, half-precision and bfloat16 loads.
 
 use crate::types::SMALLEST_BF16;
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-/// An expression of intrinsics.
+/// Evaluates an expression of intrinsics.
 macro_rules! with {
     ($e:expr) => {{
         // SAFETY: the token proves the features; pointers are readable by the method's contract.
@@ -13,7 +13,7 @@ macro_rules! with {
 }
 pub(super) use with;
 
-/// Runs a statement for each column below `$n`, with its lane among four.
+/// Runs a statement for each column below `$n`, with its lane (0 to 3) of a register.
 macro_rules! by_lane {
     ($n:expr, |$c:ident, $lane:ident| $e:expr) => {
         by_lane!(@ $n, $c, $lane, $e, 0 0, 1 1, 2 2, 3 3, 4 0, 5 1, 6 2, 7 3)
@@ -28,8 +28,8 @@ macro_rules! by_lane {
 }
 pub(super) use by_lane;
 
-/// Runs a block for each k-group of 32 values with its number as a constant, since where a format keeps a group's
-/// bits depends on it.
+/// Runs a block for each k-group of 32 values with the group as a constant: the position of a group's bits depends on
+/// it.
 macro_rules! by_group {
     ($groups:expr, |$g:ident| $body:block) => {
         by_group!($groups, [0, 1, 2, 3], |$g| $body)
@@ -44,7 +44,7 @@ macro_rules! by_group {
 }
 pub(super) use by_group;
 
-/// A code or byte shifted by a constant number of bits; zeros come in, where the trait allows anything.
+/// Shifts quantised values or bytes by a constant number of bits; zeros are shifted in (the trait allows any bits).
 macro_rules! shift {
     ($a:expr, $n:expr, $by:ident) => {
         match $n {
@@ -61,7 +61,8 @@ macro_rules! shift {
 }
 pub(super) use shift;
 
-/// The byte operations of [`IntSimd`] and those on quantised values, which are 16 bytes a register on every Arm tier.
+/// Implements the byte operations of [`IntSimd`] and those on quantised values, 16 bytes per register on every Arm
+/// tier.
 macro_rules! byte_operations {
     () => {
         #[inline(always)]
@@ -111,7 +112,7 @@ macro_rules! byte_operations {
 }
 pub(super) use byte_operations;
 
-/// Four registers' worth of element `i` of `Q`, wherever the value of the whole is known.
+/// Evaluates an expression for each of `Q` registers, with `$q` as its index.
 macro_rules! each {
     (|$q:ident| $e:expr) => {{
         let mut all = [{
@@ -128,7 +129,7 @@ macro_rules! each {
 }
 pub(super) use each;
 
-/// 16 bytes, of which `n` words (1 to 4) are read.
+/// Loads `n` words (1 to 4) into a register of 16 bytes.
 ///
 /// # Safety
 /// `p` points at `n` readable words.
@@ -147,7 +148,7 @@ pub(super) unsafe fn words(p: *const u8, n: usize) -> uint8x16_t {
     }
 }
 
-/// The words of `C` columns (1 to 8), four in a register.
+/// Loads the words of `C` columns (1 to 8), four per register.
 ///
 /// # Safety
 /// `p` points at `C` readable words.
@@ -161,8 +162,8 @@ pub(super) unsafe fn row_of_words<const C: usize>(p: *const u8) -> [uint8x16_t; 
     }
 }
 
-/// A pointer of which the compiler does not know that it is the same as before, so that what is read through it
-/// is read again rather than kept in registers that there are not enough of.
+/// Hides from the compiler that the returned pointer equals `p`, so that values read through it are loaded again
+/// instead of being kept in registers, of which there are too few.
 #[inline(always)]
 #[expect(clippy::pointers_in_nomem_asm_block, reason = "the pointer is handed on and nothing is read")]
 pub(super) fn read_again(mut p: *const u8) -> *const u8 {
@@ -171,7 +172,7 @@ pub(super) fn read_again(mut p: *const u8) -> *const u8 {
     p
 }
 
-/// The eight rows of 16-bit integers that bytes `8 * half` and on become.
+/// Widens the eight bytes from `8 * half` on to 16-bit integers.
 ///
 /// # Safety
 /// The code runs inside a function compiled for NEON.
@@ -185,7 +186,7 @@ pub(super) unsafe fn widen(bytes: uint8x16_t, half: usize, signed: bool) -> int1
     })
 }
 
-/// Four of the rows of [`widen`], as 32-bit integers.
+/// Widens four of the rows of [`widen`] to 32-bit integers.
 ///
 /// # Safety
 /// The code runs inside a function compiled for NEON.
@@ -196,7 +197,7 @@ pub(super) unsafe fn widen_four(bytes: uint8x16_t, q: usize, signed: bool) -> in
     with!(if q.is_multiple_of(2) { vmovl_s16(vget_low_s16(wide)) } else { vmovl_high_s16(wide) })
 }
 
-/// `2^(e - 128)` of four exponents, exactly, subnormal numbers included.
+/// Computes `2^(e - 128)` of four exponents, exactly, subnormal numbers included.
 ///
 /// # Safety
 /// The code runs inside a function compiled for NEON.
@@ -209,7 +210,7 @@ pub(super) unsafe fn half_power(e: int32x4_t) -> float32x4_t {
     })
 }
 
-/// Half of eight 16-bit floats as f32.
+/// Converts the low or high four of eight 16-bit floats to f32.
 #[inline(always)]
 pub(super) fn half_of(h: uint16x8_t, high: bool) -> float32x4_t {
     with!({
@@ -218,7 +219,7 @@ pub(super) fn half_of(h: uint16x8_t, high: bool) -> float32x4_t {
     })
 }
 
-/// Half of eight bfloat16 as f32.
+/// Converts the low or high four of eight bfloat16 to f32.
 #[inline(always)]
 pub(super) fn brain_half_of(h: uint16x8_t, high: bool) -> float32x4_t {
     with!({
@@ -227,13 +228,13 @@ pub(super) fn brain_half_of(h: uint16x8_t, high: bool) -> float32x4_t {
     })
 }
 
-/// Eight bfloat16; with `COUNTED` those that are too small to count as zero.
+/// Loads eight bfloat16; with `COUNTED`, values too small to count become zero.
 ///
 /// # Safety
-/// NEON is there, and `p` points at eight.
+/// NEON is there, and `p` points at eight bfloat16.
 #[inline(always)]
 pub(super) unsafe fn brain_floats<const COUNTED: bool>(p: *const u16) -> uint16x8_t {
-    // SAFETY: NEON is there, and `p` points at eight (`# Safety`).
+    // SAFETY: NEON is there, and `p` points at eight bfloat16 (`# Safety`).
     unsafe {
         let bits = vld1q_u16(p);
         if !COUNTED {

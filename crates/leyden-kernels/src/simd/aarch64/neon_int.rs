@@ -1,13 +1,12 @@
 //! [`IntSimd`] on NEON: `Q` registers of four rows, one lane per row.
 //!
-//! The activations of up to four columns lie side by side in one register, and a multiplication names its column
-//! by lane. All integers are 32 bits wide: there is no offset for signed quantised values and nothing that overflows.
+//! The activations of up to four columns are adjacent in one register, and a multiplication selects its column by lane.
+//! All integers are 32 bits wide: there is no offset for signed quantised values, and nothing overflows.
 //!
-//! What multiplies is a [`Multiply`]: plain NEON widens to 16 bits, adds neighbours and widens again (four
-//! instructions for 16 products); processors with the dot-product extension need one. 32 registers hold the
-//! sums of 16 rows and four columns beside their operands, or of eight rows and eight columns, which unpacks
-//! each weight for twice as many products: `Q` is 4 or 2, and a token of two registers stands at the row where
-//! its half of the panel begins.
+//! The products are a [`Multiply`]: plain NEON widens to 16 bits, adds neighbours and widens again (four instructions
+//! for 16 products); processors with the dot-product extension need one. The 32 registers hold the sums of 16 rows and
+//! four columns beside their operands, or of eight rows and eight columns, which unpacks each weight for twice as many
+//! products: `Q` is 4 or 2, and a token of two registers holds the first row of its half of the panel.
 
 use crate::simd::aarch64::neon_common::{
     brain_floats, brain_half_of, by_group, by_lane, byte_operations, each, half_of, half_power, read_again,
@@ -18,18 +17,18 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 use std::ops::Range;
 
-/// How four signed quantised values per lane are multiplied with four activations.
+/// Multiplication of four signed quantised values per lane with four activations.
 pub(crate) trait Multiply: Copy {
-    /// Adds to each lane of `sum` the products of its four quantised values with word `LANE` of `words`.
+    /// Adds the products of each lane's four quantised values with word `LANE` of `words` to `sum`.
     ///
     /// # Safety
-    /// The code runs inside a function compiled for what multiplies.
+    /// The code runs inside a function compiled for the instructions of this multiplication.
     unsafe fn dot<const LANE: i32>(self, sum: int32x4_t, quants: int8x16_t, words: int8x16_t) -> int32x4_t;
 
-    /// As two calls of [`Multiply::dot`]. Quantised values that are not `SIGNED` are at most 63.
+    /// Computes two calls of [`Multiply::dot`]. Quantised values that are not `SIGNED` are at most 63.
     ///
     /// # Safety
-    /// As for [`Multiply::dot`].
+    /// As in [`Multiply::dot`].
     #[inline(always)]
     unsafe fn dot_two<const SIGNED: bool, const LANE: i32>(
         self,
@@ -37,7 +36,7 @@ pub(crate) trait Multiply: Copy {
         quants: [int8x16_t; 2],
         words: [int8x16_t; 2],
     ) -> int32x4_t {
-        // SAFETY: as for `Multiply::dot` (`# Safety`).
+        // SAFETY: as in `Multiply::dot` (`# Safety`).
         unsafe { self.dot::<LANE>(self.dot::<LANE>(sum, quants[0], words[0]), quants[1], words[1]) }
     }
 }
@@ -92,7 +91,7 @@ impl Multiply for Sdot {
         quants: int8x16_t,
         words: int8x16_t,
     ) -> int32x4_t {
-        // SAFETY: the caller runs where the extension is; registers in, register out.
+        // SAFETY: the caller runs on a processor with the extension; registers in, register out.
         unsafe {
             asm!(
                 "sdot {0:v}.4s, {1:v}.16b, {2:v}.4b[{3}]",
@@ -115,7 +114,7 @@ pub(crate) struct NeonInt<M, const Q: usize> {
 }
 
 impl<const Q: usize> NeonInt<Widen, Q> {
-    /// The token for the rows from `first` on; being callable only inside such a function is what makes its
+    /// Returns the token for the rows from `first` on; it can only be created inside such a function, which makes its
     /// methods sound.
     #[target_feature(enable = "neon")]
     #[inline]
@@ -126,7 +125,7 @@ impl<const Q: usize> NeonInt<Widen, Q> {
 }
 
 impl<const Q: usize> NeonInt<Sdot, Q> {
-    /// As [`NeonInt::in_feature_region`], with the dot-product extension.
+    /// Returns the token for the rows from `first` on, with the dot-product extension.
     #[target_feature(enable = "neon,dotprod")]
     #[inline]
     pub(crate) fn in_dotprod_region(first: usize) -> Self {
@@ -225,7 +224,7 @@ impl<M: Multiply, const Q: usize> IntSimd for NeonInt<M, Q> {
                     self.columns(&mut s[P - 1], high, a.add((G + 4) * C * 4));
                 });
             } else {
-                // Registers for the sums of one part only.
+                // There are registers for the sums of one part only.
                 by_group!(groups, |G| {
                     self.columns(&mut s[0], U::pair(self, w, G).0, a.add(G * C * 4));
                 });
@@ -407,7 +406,7 @@ impl<M: Multiply> F32Simd for NeonInt<M, 4> {
     }
 }
 
-/// `b` where it is greater, else `a`.
+/// Returns, per lane, `b` if it is greater, else `a`.
 ///
 /// # Safety
 /// The code runs inside a function compiled for NEON.

@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 pub(crate) struct Avx2(Avx2Int);
 
 impl Avx2 {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     pub(crate) fn in_feature_region() -> Avx2 {
@@ -118,7 +118,7 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn sums_of_lanes(self, quants: &[i8; 32]) -> [i32; 2] {
-        // SAFETY: the token proves AVX2; quantised values are a vector.
+        // SAFETY: the token proves AVX2; the quantised values are one vector.
         unsafe {
             let twos = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256(quants.as_ptr().cast()));
             let fours = _mm256_add_epi16(twos, _mm256_shuffle_epi32::<0b1110>(twos));
@@ -131,9 +131,9 @@ impl Simd for Avx2 {
     fn sums_of_first_eights(self, quants: &[i8; 128]) -> [i32; 8] {
         let mut sums = [0; 8];
         for (quants, sums) in quants.as_chunks::<32>().0.iter().zip(sums.as_chunks_mut::<2>().0) {
-            // SAFETY: the token proves AVX2; quantised values are a vector.
+            // SAFETY: the token proves AVX2; the quantised values are one vector.
             unsafe {
-                // Sums of unsigned bytes are one instruction: 128 is added to each, and taken off again.
+                // Unsigned bytes are summed by one instruction: 128 is added to each, and subtracted from the sums.
                 let unsigned =
                     _mm256_xor_si256(_mm256_loadu_si256(quants.as_ptr().cast()), _mm256_set1_epi8(i8::MIN));
                 let eights = _mm256_sad_epu8(unsigned, _mm256_setzero_si256());
@@ -145,7 +145,7 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn moments(self, quants: &[i8; 128]) -> Moments {
-        // SAFETY: the token proves AVX2; a quarter of the quantised values is a vector.
+        // SAFETY: the token proves AVX2; a quarter of the quantised values is one vector.
         unsafe {
             let ones = _mm256_set1_epi8(1);
             let mut all = [[_mm256_setzero_si256(); 4]; 3];
@@ -175,7 +175,8 @@ impl VectorSimd for Avx2 {
     }
 }
 
-/// The sums of each four products of unsigned and signed quantised values, none beyond 127: sums of two fit 16 bits.
+/// Returns the sums of each four products of unsigned and signed quantised values, none beyond 127: sums of two fit 16
+/// bits.
 ///
 /// # Safety
 /// The processor has AVX2.
@@ -185,7 +186,7 @@ unsafe fn fours(unsigned: __m256i, signed: __m256i) -> __m256i {
     unsafe { _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned, signed), _mm256_set1_epi16(1)) }
 }
 
-/// The sums of each four numbers, of the low halves and the high halves in turn.
+/// Returns the sums of each four integers; the sums of the vectors' low and high halves alternate.
 ///
 /// # Safety
 /// The processor has AVX2.

@@ -1,8 +1,9 @@
 //! [`IntSimd`] on AVX2: 16 rows as two registers of 8.
 //!
-//! Unsigned quantised values are multiplied by `vpmaddubsw` and summed in 16 bits as long as they fit (`gemm::microkernel`
-//! counts); the scale rides on the widening `vpmaddwd`. Signed quantised values go through absolute values and `vpsignb`, which shares the
-//! multiply ports, and are widened at once. Many columns have loops of their own ([`avx2_lanes`](crate::gemm::microkernel::x86_64::avx2_maddubs)).
+//! Unsigned quantised values are multiplied by `vpmaddubsw` and summed in 16 bits as long as they fit
+//! (`gemm::microkernel` counts); the widening `vpmaddwd` also applies the scale. Signed quantised values are multiplied
+//! through absolute values and `vpsignb`, which shares the multiply ports, and are widened at once. Tiles of many
+//! columns have loops of their own ([`avx2_lanes`](crate::gemm::microkernel::x86_64::avx2_maddubs)).
 
 use crate::simd::int::{F32Simd, IntSimd, ReadQuants};
 use crate::simd::x86_64::common::{join_max, join_sum};
@@ -14,7 +15,7 @@ use std::ops::Range;
 pub(crate) struct Avx2Int(());
 
 impl Avx2Int {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     pub(crate) fn in_feature_region() -> Self {
@@ -22,10 +23,10 @@ impl Avx2Int {
     }
 }
 
-/// 16 rows of 32 bits.
+/// 32-bit lanes of 16 rows.
 pub(crate) type V = [__m256i; 2];
 
-/// Runs an expression of intrinsics on both halves.
+/// Evaluates an expression of intrinsics on both halves.
 macro_rules! both {
     (|$h:ident| $e:expr) => {{
         // SAFETY: the token proves AVX2, FMA and F16C; pointers are readable by the method's contract.
@@ -45,7 +46,7 @@ macro_rules! both {
 }
 pub(super) use both;
 
-/// An expression of intrinsics.
+/// Evaluates an expression of intrinsics.
 macro_rules! with {
     ($e:expr) => {{
         // SAFETY: the token proves AVX2, FMA and F16C; pointers are readable by the method's contract.
@@ -70,7 +71,7 @@ impl Avx2Int {
     }
 }
 
-/// What tokens of AVX2 share whatever multiplies integers: vectors of 16 rows as two registers of 8, their bytes and their
+/// Implements the methods that all AVX2 tokens share: vectors of 16 rows as two registers of 8, their bytes and their
 /// floats.
 macro_rules! two_registers {
     () => {
@@ -211,7 +212,7 @@ macro_rules! two_registers {
 }
 pub(super) use two_registers;
 
-/// As [`two_registers`], what attention computes with.
+/// Implements the attention methods that all AVX2 tokens share.
 macro_rules! two_registers_whole {
     () => {
         #[inline(always)]
@@ -226,7 +227,7 @@ macro_rules! two_registers_whole {
         fn join_max(self, a: [__m256; 2]) -> f32 {
             with!(join_max(_mm256_max_ps(a[1], a[0])))
         }
-        // Written out, as what closures in `from_fn` compute is compiled without these instructions.
+        // Written out, because closures in `from_fn` are compiled without these instructions.
         #[inline(always)]
         fn join_sums(self, a: &[[__m256; 2]; 16]) -> [f32; 16] {
             let mut out = [0.0; 16];
@@ -282,7 +283,7 @@ macro_rules! two_registers_whole {
         #[inline(always)]
         unsafe fn store_words(self, a: [__m256; 2], p: *mut i16) {
             with!({
-                // Halves of each vector, which are then put in order.
+                // The packed halves of each vector, which are then put in order.
                 let words = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0]), _mm256_cvtps_epi32(a[1]));
                 p.cast::<__m256i>().write_unaligned(_mm256_permute4x64_epi64::<0b11_01_10_00>(words));
             });
@@ -310,9 +311,9 @@ impl IntSimd for Avx2Int {
         w: *const u8,
         a: *const i8,
     ) {
-        // Few registers: a column's sums are touched once for both groups.
+        // With few registers, a column's sums are loaded once for both groups.
         for g in groups {
-            // SAFETY: the caller's weights are those of 32 values.
+            // SAFETY: the caller's weights are 32 values of 16 rows.
             let (low, high) = unsafe { U::pair(self, w, g) };
             for c in 0..C {
                 // SAFETY: the caller's activations hold C words at each of eight k-groups.
@@ -348,7 +349,7 @@ impl IntSimd for Avx2Int {
     fn add_scaled<const SIGNED: bool, const HOW: u8>(self, total: V, part: V, scale: V) -> V {
         both!(|h| {
             let product = if SIGNED {
-                // The low half of each pair, sign extended, is the scale.
+                // The low half of each pair, sign-extended, is the scale.
                 let s = _mm256_srai_epi32::<16>(scale[h]);
                 _mm256_mullo_epi32(part[h], s)
             } else {

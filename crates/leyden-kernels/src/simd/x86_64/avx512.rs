@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 pub(crate) struct Avx512(Avx512Int);
 
 impl Avx512 {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
     pub(crate) fn in_feature_region() -> Avx512 {
@@ -17,7 +17,7 @@ impl Avx512 {
     }
 }
 
-/// The sum of each four lanes.
+/// Stores the sum of each four lanes.
 ///
 /// # Safety
 /// AVX-512 F is there.
@@ -54,7 +54,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn store_non_temporal(self, out: &mut [f32; 16], values: &[f32; 16]) {
         if out.as_ptr().addr().is_multiple_of(64) {
-            // SAFETY: the token proves AVX-512 F; both are a vector, and what is written is aligned to its size.
+            // SAFETY: the token proves AVX-512 F; both are one vector, and `out` is aligned to its size.
             unsafe { _mm512_stream_ps(out.as_mut_ptr(), _mm512_loadu_ps(values.as_ptr())) };
         } else {
             *out = *values;
@@ -139,7 +139,7 @@ impl Simd for Avx512 {
         let mut m = Moments::default();
         let Moments { sums, magnitudes, squares } = &mut m;
         for half in 0..2 {
-            // SAFETY: the token proves AVX-512 F, BW and VNNI; half the quantised values are a vector.
+            // SAFETY: the token proves AVX-512 F, BW and VNNI; half the quantised values are one vector.
             unsafe {
                 let (none, ones) = (_mm512_setzero_si512(), _mm512_set1_epi8(1));
                 let signed = _mm512_loadu_si512(quants.as_ptr().add(64 * half).cast());
@@ -159,7 +159,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn winograd_corrections(self, quants: &[i8; 128]) -> [i32; 4] {
         let mut sums = [0; 4];
-        // SAFETY: the token proves AVX-512 F, BW and VNNI; half the quantised values are a vector.
+        // SAFETY: the token proves AVX-512 F, BW and VNNI; half the quantised values are one vector.
         unsafe {
             let [a, b] = [0, 64].map(|at| _mm512_loadu_si512(quants.as_ptr().add(at).cast()));
             let (first, last) = (_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b));

@@ -1,9 +1,9 @@
 //! [`IntSimd`] on AVX-512 with VNNI: 16 rows in one register, activations as embedded broadcasts.
 //!
-//! `vpdpbusd` multiplies unsigned quantised values with signed activations and adds four products without saturation, so
-//! signed quantised values are offset by 128. `vpmulld` takes two instructions' time and wants an addition. Sums that fit 16 bits
-//! are scaled and added by one `vpdpwssd` instead; else, where scaled totals stay below 2^24, they are kept in f32,
-//! exactly, by a conversion and a fused multiply-add.
+//! `vpdpbusd` multiplies unsigned quantised values with signed activations and adds four products without saturation,
+//! so signed quantised values are offset by 128. `vpmulld` takes the time of two instructions and needs an addition.
+//! Sums that fit 16 bits are instead scaled and added by one `vpdpwssd`; otherwise, where scaled totals stay below
+//! 2^24, they are kept in f32, exactly, by a conversion and a fused multiply-add.
 
 use crate::cpu::isa::LOW_HALF_BIAS;
 use crate::simd::int::{F32Simd, FLOATS, IntSimd, ReadQuants, WORDS};
@@ -13,13 +13,13 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI. With `TO_L1` weights are fetched into the
-/// L1.
+/// Token that code runs inside a function compiled for AVX-512 F, BW, DQ, VL and VNNI. With `TO_L1`, weights are
+/// prefetched into L1.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Int<const TO_L1: bool = false>(());
 
 impl<const TO_L1: bool> Avx512Int<TO_L1> {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
     pub(crate) fn in_feature_region() -> Self {
@@ -27,7 +27,7 @@ impl<const TO_L1: bool> Avx512Int<TO_L1> {
     }
 }
 
-/// [`IntSimd::hold`]: of what happens to the quantised values here the compiler sees no more than that a register holds them.
+/// Implements [`IntSimd::hold`]: the compiler only sees that the quantised values are in a register here.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn held(quants: __m512i) -> __m512i {
@@ -37,7 +37,7 @@ fn held(quants: __m512i) -> __m512i {
     held
 }
 
-/// An expression of intrinsics.
+/// Evaluates an expression of intrinsics.
 macro_rules! with {
     ($e:expr) => {{
         // SAFETY: the token proves the features; pointers are readable by the method's contract.
@@ -45,14 +45,14 @@ macro_rules! with {
     }};
 }
 
-/// Thirty-two bfloat16, those that are too small to count as zero.
+/// Replaces those of 32 bfloat16 that are too small to count by zero.
 ///
 /// # Safety
 /// AVX-512 BW is there.
 #[inline(always)]
 pub(crate) unsafe fn flush_small_bf16(bits: __m512i) -> __m512i {
     with!({
-        // Twice the bits have no sign.
+        // Doubling the bits drops the sign.
         let magnitudes = _mm512_add_epi16(bits, bits);
         let flush_small_bf16 =
             _mm512_cmpge_epu16_mask(magnitudes, _mm512_set1_epi16((SMALLEST_BF16 << 1) as i16));
@@ -60,9 +60,9 @@ pub(crate) unsafe fn flush_small_bf16(bits: __m512i) -> __m512i {
     })
 }
 
-/// `total` plus the products of each lane's two integers of 16 bits with those of the word at `word`. In assembly: of the
-/// intrinsic the compiler makes a multiplication and an addition, which is done sooner but takes twice the instructions, and
-/// it is their number that bounds a tile.
+/// Adds the products of each lane's two 16-bit integers with those of the word at `word` to `total`. In assembly: the
+/// compiler turns the intrinsic into a multiplication and an addition, which have less latency but are two
+/// instructions, and the number of instructions bounds a tile.
 ///
 /// # Safety
 /// `word` can be read.
@@ -83,8 +83,8 @@ pub(crate) unsafe fn add_products(total: __m512i, pairs: __m512i, word: *const i
     sums
 }
 
-/// Joins the lanes of sixteen vectors, lane i and i + 8, then + 4, + 2, + 1, and turns them into the lanes of one: after
-/// each step two vectors fit in one, so sixteen take 15 operations instead of 64.
+/// Reduces the lanes of 16 vectors to the lanes of one, lane i and i + 8, then + 4, + 2, + 1: after each step two
+/// vectors fit in one, so 16 vectors take 15 operations instead of 64.
 macro_rules! join_rows {
     ($a:expr, |$low:ident, $high:ident| $join:expr) => {
         with!({
@@ -110,7 +110,7 @@ macro_rules! join_rows {
             }
             let $low = _mm512_shuffle_ps::<0x88>(twos[0], twos[1]);
             let $high = _mm512_shuffle_ps::<0xdd>(twos[0], twos[1]);
-            // Row 4 i + l is now the i-th number of quarter l.
+            // Row 4 i + l is now element i of quarter l.
             let places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             let mut out = [0.0; 16];
             _mm512_storeu_ps(out.as_mut_ptr(), _mm512_permutexvar_ps(places, $join));
@@ -144,7 +144,7 @@ impl<const TO_L1: bool> IntSimd for Avx512Int<TO_L1> {
     const BRAIN_PAIRS: bool = true;
     const TO_L1: bool = TO_L1;
     const AGAIN: bool = !TO_L1;
-    // As `Tier::single_multiply_port`.
+    // Equal to `Tier::single_multiply_port`.
     const PACKS_TWO_SUMS: bool = !TO_L1;
     const WINOGRAD_INNER_PRODUCT: bool = !TO_L1;
 
@@ -232,7 +232,7 @@ impl<const TO_L1: bool> IntSimd for Avx512Int<TO_L1> {
             let wide = if signed { _mm512_cvtepi8_epi32(bytes) } else { _mm512_cvtepu8_epi32(bytes) };
             match HOW {
                 FLOATS => _mm512_castps_si512(_mm512_cvtepi32_ps(wide)),
-                // The high half of a sum is its sign and counts for nothing.
+                // The high half of a sum is its sign and must not be multiplied.
                 WORDS => _mm512_and_si512(wide, _mm512_set1_epi32(0xffff)),
                 _ => wide,
             }
@@ -323,11 +323,12 @@ impl<const TO_L1: bool> IntSimd for Avx512Int<TO_L1> {
     }
     #[inline(always)]
     unsafe fn brain_float_pair(self, p: *const u8) -> [__m512; 2] {
-        /// The upper halves of the lanes.
+        /// Mask of the upper halves of the lanes.
         const UPPER: u32 = 0xaaaa_aaaa;
         with!({
             let words = flush_small_bf16(_mm512_loadu_si512(p.cast()));
-            // Row r's word, of one k or the other, to the upper half of lane r, with zeros below: its float.
+            // Moves row r's word, of one k or the other, to the upper half of lane r, with zeros below: its value as
+            // f32.
             let first = _mm512_set_epi32(
                 0xf_0000, 0xe_0000, 0xd_0000, 0xc_0000, 0xb_0000, 0xa_0000, 0x9_0000, 0x8_0000, 0x7_0000,
                 0x6_0000, 0x5_0000, 0x4_0000, 0x3_0000, 0x2_0000, 0x1_0000, 0,

@@ -1,8 +1,8 @@
-//! [`IntSimd`] on AVX-512 for two panels, one behind the other: an activation is broadcast once and serves both.
+//! [`IntSimd`] on AVX-512 for two consecutive panels: an activation is broadcast once for both.
 //!
-//! A tile of one panel loads an activation for every product. Processors that make as many products in a cycle as loads,
-//! such as Zen 5 with vectors of 512 bits, then wait for the loads. Everything is the two values that one panel each would
-//! have, in the same order.
+//! A tile of one panel loads an activation for every product. Processors that execute as many products per cycle as
+//! loads, such as Zen 5 with 512-bit vectors, then wait for the loads. All results are those of two single panels,
+//! computed in the same order.
 
 use crate::cpu::isa::AccInit;
 use crate::prefetch::{MEMORY_BOUND_TOKENS, prefetch_following};
@@ -12,36 +12,36 @@ use crate::types::PANEL_ROWS;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Both panels' values.
+/// Values of both panels.
 type Both<T> = [T; 2];
 
-/// Token for two panels and some columns of a tile, as [`Avx512Int`] is for one panel and all of them.
+/// Token for two panels and some columns of a tile; [`Avx512Int`] is for one panel and all columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Pair {
     one: Avx512Int,
-    /// Bytes from the beginning of one panel to that of the other.
+    /// Distance between the panels in bytes.
     panel: usize,
-    /// Columns of the tile, and the first of them.
+    /// Number of columns of the tile; `first` is the index of the first one to multiply.
     of: usize,
     first: usize,
 }
 
 impl Avx512Pair {
-    /// The token, for panels of so many bytes and the columns from `first` on of a tile of `of`; being callable only inside
-    /// such a function is what makes its methods sound.
+    /// Returns the token for panels of `panel` bytes and the columns from `first` on of a tile of `of` columns; it can
+    /// only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
     pub(crate) fn in_feature_region(panel: usize, of: usize, first: usize) -> Self {
         Avx512Pair { one: Avx512Int::in_feature_region(), panel, of, first }
     }
 
-    /// Bytes from the beginning of one panel to that of the other.
+    /// Returns the distance between the panels in bytes.
     pub(crate) fn panel(self) -> usize {
         self.panel
     }
 }
 
-/// What one panel would have, for each: `$i` is 0 and 1, `$one` the token of one.
+/// Evaluates an expression for each panel: `$i` is 0 and 1, `$one` the token of one panel.
 macro_rules! both {
     ($self:ident, |$one:ident, $i:ident| $e:expr) => {{
         let $one = $self.one;
@@ -58,10 +58,10 @@ macro_rules! both {
     }};
 }
 
-/// As [`both`], with pointers that the caller keeps valid.
+/// Evaluates [`both`] with pointers that the caller keeps valid.
 macro_rules! both_at {
     ($self:ident, |$one:ident, $i:ident| $e:expr) => {
-        // SAFETY: the caller's pointers are those of the first panel, and the second lies as far behind as the token says.
+        // SAFETY: the caller's pointers are those of the first panel, and the second is at the token's distance.
         both!($self, |$one, $i| unsafe { $e })
     };
 }
@@ -76,7 +76,7 @@ impl IntSimd for Avx512Pair {
     type Floats = Both<__m512>;
     const COLUMNS: usize = 1;
     const PANELS: usize = 2;
-    // Two streams, and the chains of one column of both fill the registers as those of two columns of one do.
+    // The chains of one column of two panels fill the registers as those of two columns of one panel do.
     const SIDE_BY_SIDE: usize = 0;
     const PARTS_TOGETHER: usize = 0;
     const NARROW: bool = <Avx512Int>::NARROW;
@@ -153,9 +153,9 @@ impl IntSimd for Avx512Pair {
         w: *const u8,
         a: *const i8,
     ) {
-        const { assert!(U::UNPACKED || !SIGNED, "quants of panel_runs panels are unsigned") };
+        const { assert!(U::UNPACKED || !SIGNED, "quantised values of two packed panels are unsigned") };
         for g in groups {
-            // SAFETY: the caller's weights are those of 32 values, its activations hold a word of each column at each of
+            // SAFETY: the caller's weights are 32 values of 16 rows, its activations a word of each column for each of
             // eight k-groups.
             unsafe {
                 let (low, high) = U::pair(self, w, g);
@@ -171,10 +171,10 @@ impl IntSimd for Avx512Pair {
         w: *const u8,
         a: *const i8,
     ) -> [Self::Acc; C] {
-        const { assert!(U::UNPACKED || !SIGNED, "quants of panel_runs panels are unsigned") };
+        const { assert!(U::UNPACKED || !SIGNED, "quantised values of two packed panels are unsigned") };
         let mut s = from;
         for g in 0..4 {
-            // SAFETY: as of `products`.
+            // SAFETY: as in `products`.
             unsafe {
                 let (low, high) = U::pair(self, w, g);
                 let (quants, group) = if HIGH { (high, g + 4) } else { (low, g) };

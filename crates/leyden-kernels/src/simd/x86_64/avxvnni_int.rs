@@ -1,8 +1,9 @@
-//! [`IntSimd`] on AVX2 with VNNI: 16 rows as two registers of 8, as without, but unsigned quantised values are multiplied with signed
-//! activations and four products added by one instruction, without saturation.
+//! [`IntSimd`] on AVX2 with VNNI: 16 rows as two registers of 8, as on AVX2, but one instruction multiplies unsigned
+//! quantised values with signed activations and adds four products, without saturation.
 //!
-//! Like AVX-512's, so signed quantised values are offset by 128, and sums that fit 16 bits are scaled and added by one `vpdpwssd`. Six
-//! columns have their sums in twelve of the sixteen registers: as many as two multipliers of five cycles want.
+//! As on AVX-512, signed quantised values are offset by 128, and sums that fit 16 bits are scaled and added by one
+//! `vpdpwssd`. The sums of six columns take twelve of the sixteen registers: enough to keep two multipliers with a
+//! latency of five cycles busy.
 
 use crate::simd::int::{F32Simd, FLOATS, IntSimd, ReadQuants, WORDS};
 use crate::simd::x86_64::avx2_int::{V, both, with};
@@ -15,7 +16,7 @@ use std::ops::Range;
 pub(crate) struct AvxVnniInt(());
 
 impl AvxVnniInt {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
     #[inline]
     pub(crate) fn in_feature_region() -> Self {
@@ -71,7 +72,7 @@ impl IntSimd for AvxVnniInt {
             let wide = if signed { _mm256_cvtepi8_epi32(half) } else { _mm256_cvtepu8_epi32(half) };
             match HOW {
                 FLOATS => _mm256_castps_si256(_mm256_cvtepi32_ps(wide)),
-                // The high half of a sum is its sign and counts for nothing.
+                // The high half of a sum is its sign and must not be multiplied.
                 WORDS => _mm256_and_si256(wide, _mm256_set1_epi32(0xffff)),
                 _ => wide,
             }

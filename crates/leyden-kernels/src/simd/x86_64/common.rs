@@ -1,9 +1,10 @@
-//! What AVX2 and AVX-512 share: sixteen bytes, one per row, are one 128-bit register; and the joining of lanes.
+//! Code shared by AVX2 and AVX-512: operations on 16 bytes, one per row, in a 128-bit register; and reductions of
+//! lanes.
 
 use crate::types::SMALLEST_BF16;
 use std::arch::x86_64::*;
 
-/// The byte operations of [`crate::simd::int::IntSimd`], for a token that proves at least AVX2.
+/// Implements the byte operations of [`crate::simd::int::IntSimd`] for a token that proves at least AVX2.
 macro_rules! byte_operations {
     () => {
         #[inline(always)]
@@ -40,7 +41,7 @@ macro_rules! byte_operations {
 }
 pub(super) use byte_operations;
 
-/// [`crate::simd::int::IntSimd::products_of_part`] by the token's own `dot`, which is told whether quantised values are `$signed`.
+/// Implements [`crate::simd::int::IntSimd::products_of_part`] by the token's own `dot`, which gets `$signed`.
 macro_rules! products_of_part {
     ($signed:expr) => {
         #[inline(always)]
@@ -52,7 +53,7 @@ macro_rules! products_of_part {
         ) -> [Self::Acc; C] {
             let mut s = from;
             for g in 0..4 {
-                // SAFETY: the caller's weights are those of 32 values.
+                // SAFETY: the caller's weights are 32 values of 16 rows.
                 let (low, high) = unsafe { U::pair(self, w, g) };
                 let (quants, group) = if HIGH { (high, g + 4) } else { (low, g) };
                 for c in 0..C {
@@ -66,8 +67,9 @@ macro_rules! products_of_part {
 }
 pub(super) use products_of_part;
 
-/// How [`crate::simd::int::IntSimd`] multiplies by `vpdpbusd`, which adds the products of unsigned quantised values and signed activations without
-/// saturation: signed quantised values are offset by 128, and no sum is narrow. The token's own `dot` adds four products to each lane.
+/// Implements the products of [`crate::simd::int::IntSimd`] by `vpdpbusd`, which adds the products of unsigned
+/// quantised values and signed activations without saturation: signed quantised values are offset by 128, and no sum is
+/// narrow. The token's own `dot` adds four products to each lane.
 macro_rules! unsigned_products {
     () => {
         const NARROW: bool = false;
@@ -93,9 +95,10 @@ macro_rules! unsigned_products {
         ) {
             let shift = SIGNED && !U::UNPACKED;
             if U::LINES && Self::AGAIN && P == 1 && C <= $crate::prefetch::MEMORY_BOUND_TOKENS {
-                // Few columns wait for memory, and that is faster in order of addresses. Each line's k-group and the one four behind are prefetched at both.
+                // Few columns are bound by memory, which is faster in order of addresses. Each line's k-group and the
+                // one four lines later are prefetched in both loops.
                 for g in groups.clone() {
-                    // SAFETY: the caller's weights are those of 32 values.
+                    // SAFETY: the caller's weights are 32 values of 16 rows.
                     let (low, _) = unsafe { U::pair(self, w, g) };
                     for c in 0..C {
                         // SAFETY: the caller's activations hold C words at each of eight k-groups.
@@ -113,8 +116,9 @@ macro_rules! unsigned_products {
                 return;
             }
             if U::HELD && Self::AGAIN && P == 1 && groups == (0..4) {
-                // What is loaded does not wait for products, as it would where the scheduler is full of those that wait.
-                // SAFETY: the caller's weights are those of 32 values.
+                // Loads first: loads between products would wait for free scheduler entries, taken by products that
+                // wait for weights.
+                // SAFETY: the caller's weights are 32 values of 16 rows.
                 let pairs = unsafe {
                     let pair = |g| self.held_pair::<U>(w, g);
                     [pair(0), pair(1), pair(2), pair(3)]
@@ -129,9 +133,9 @@ macro_rules! unsigned_products {
                 }
                 return;
             }
-            // Long chains: the other columns' products lie between two additions to one sum.
+            // Long chains: the other columns' products are executed between two additions to one sum.
             for g in groups {
-                // SAFETY: the caller's weights are those of 32 values.
+                // SAFETY: the caller's weights are 32 values of 16 rows.
                 let (low, high) = unsafe { U::pair(self, w, g) };
                 for c in 0..C {
                     // SAFETY: the caller's activations hold C words at each of eight k-groups.
@@ -153,7 +157,7 @@ macro_rules! unsigned_products {
 }
 pub(super) use unsigned_products;
 
-/// ScaleVectors bfloat16, those that are too small to count as zero.
+/// Replaces those of 16 bfloat16 that are too small to count by zero.
 ///
 /// # Safety
 /// AVX2 is there.
@@ -166,7 +170,7 @@ pub(crate) unsafe fn flush_small_bf16(bits: __m256i) -> __m256i {
     }
 }
 
-/// The sum of eight lanes by halves.
+/// Returns the sum of eight lanes, reduced by halves.
 ///
 /// # Safety
 /// The processor has AVX.
@@ -180,7 +184,7 @@ pub(super) unsafe fn join_sum(a: __m256) -> f32 {
     }
 }
 
-/// The maximum of eight lanes by halves; the later lane where it is greater.
+/// Returns the maximum of eight lanes, reduced by halves; a later lane replaces an earlier one if it is greater.
 ///
 /// # Safety
 /// The processor has AVX.
@@ -194,8 +198,8 @@ pub(super) unsafe fn join_max(a: __m256) -> f32 {
     }
 }
 
-/// Joins the lanes of eight vectors, each in the order of [`join_sum`] and [`join_max`], by `$of` of the earlier lanes and the later
-/// ones: two vectors share one, and then four.
+/// Reduces the lanes of eight vectors, each in the order of [`join_sum`] and [`join_max`], by `$of` of the earlier and
+/// the later lanes: after the first step two vectors share one, then four.
 macro_rules! join_rows_of_8 {
     ($v:expr, |$low:ident, $high:ident| $of:expr) => {{
         let v = $v;
@@ -218,7 +222,7 @@ macro_rules! join_rows_of_8 {
 }
 pub(super) use join_rows_of_8;
 
-/// The greatest of eight unsigned numbers.
+/// Returns the greatest of eight unsigned integers.
 ///
 /// # Safety
 /// The processor has AVX2.
@@ -232,8 +236,8 @@ pub(super) unsafe fn join_greatest(a: __m256i) -> u32 {
     }
 }
 
-/// Writes sixteen quantised values by fours, each `stride` behind the one before. From a vector, as of copies in a loop the compiler makes
-/// the slow `vpscatterdd`.
+/// Stores 16 quantised values in groups of four, `stride` bytes apart. From a vector, because the compiler turns copies
+/// in a loop into the slow `vpscatterdd`.
 ///
 /// # Panics
 /// If `out` has no room for them.
@@ -244,7 +248,8 @@ pub(super) unsafe fn join_greatest(a: __m256i) -> u32 {
 pub(super) unsafe fn store_fours(quants: &[i8; 16], out: &mut [i8], stride: usize) {
     assert!(out.len() >= 4 && (out.len() - 4) / 3 >= stride, "room for four words");
     let to = out.as_mut_ptr().cast::<i32>();
-    // SAFETY: the processor has AVX2 (`# Safety`); quantised values are sixteen bytes; the last word ends 3 * stride + 4 from the beginning at most.
+    // SAFETY: the processor has AVX2 (`# Safety`); `quants` is 16 bytes; the last group ends at most 3 * stride + 4
+    // bytes from the start.
     unsafe {
         let quants = _mm_loadu_si128(quants.as_ptr().cast());
         to.write_unaligned(_mm_extract_epi32::<0>(quants));
@@ -254,29 +259,29 @@ pub(super) unsafe fn store_fours(quants: &[i8; 16], out: &mut [i8], stride: usiz
     }
 }
 
-/// The sum of sixteen quantised values.
+/// Returns the sum of 16 quantised values.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 pub(super) unsafe fn sum_codes(quants: &[i8; 16]) -> i32 {
-    // SAFETY: the processor has AVX2 (`# Safety`); quantised values are sixteen bytes.
+    // SAFETY: the processor has AVX2 (`# Safety`); `quants` is 16 bytes.
     unsafe {
-        // Sums of unsigned bytes are one instruction: 128 is added to each, and taken off again.
+        // Unsigned bytes are summed by one instruction: 128 is added to each, and subtracted from the sum.
         let unsigned = _mm_xor_si128(_mm_loadu_si128(quants.as_ptr().cast()), _mm_set1_epi8(i8::MIN));
         let halves = _mm_sad_epu8(unsigned, _mm_setzero_si128());
         _mm_cvtsi128_si32(halves) + _mm_extract_epi32::<2>(halves) - 16 * 128
     }
 }
 
-/// The sum of a multiple of sixteen quantised values.
+/// Returns the sum of a multiple of 16 quantised values.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 pub(super) unsafe fn sum_all_codes(quants: &[i8]) -> i32 {
     let (whole, rest) = quants.as_chunks::<32>();
-    // SAFETY: the processor has AVX2 (`# Safety`); a chunk is a vector.
+    // SAFETY: the processor has AVX2 (`# Safety`); a chunk is one vector.
     unsafe {
         let mut sums = _mm256_setzero_si256();
         for quants in whole {
