@@ -1,14 +1,14 @@
 //! BF16: panels `[k][16]` of the file's own values; activations are rounded to bfloat16, as the file's weights were.
 //!
-//! Row r of column c is the sum of four chains of `fma(w[k][r], x[k][c], chain)` from zero. Of each two k, from an even
-//! one on, the second comes first; k belongs to chain `k / 64 % 4`, and chains are added as (0 + 1) + (2 + 3).
+//! Row r of column c is the sum of four chains of `fma(w[k][r], x[k][c], chain)` from zero. Of each pair of k, from an
+//! even k on, the second comes first; k belongs to chain `k / 64 % 4`, and chains are added as (0 + 1) + (2 + 3).
 //! Weights and activations smaller in magnitude than [`SMALLEST_BF16`](crate::types::SMALLEST_BF16) count as zero.
 //!
-//! This is what `VDPBF16PS` does (Intel, Software Developer's Manual, volume 2: two multiply-adds, the upper halves' first,
-//! each rounded to nearest even; Zen 5 does the same, as the tests show), but for its subnormal numbers,
-//! which it takes for zero: with [`SMALLEST_BF16`](crate::types::SMALLEST_BF16) there are none. Products of two bfloat16 of eight significant bits each are
-//! multiples of 2^-126, the least normal f32, and so are sums of such, rounded or not. Hence one definition, and the same
-//! bits, with the instruction and without.
+//! This is the result of `VDPBF16PS` (Intel, Software Developer's Manual, volume 2: two multiply-adds, the upper halves
+//! first, each rounded to nearest even; Zen 5 does the same, as the tests show), except that the instruction takes
+//! subnormal numbers for zero: with [`SMALLEST_BF16`](crate::types::SMALLEST_BF16) there are none. Products of two
+//! bfloat16 of eight significant bits each are multiples of 2^-126, the smallest normal f32, and so are sums of such
+//! products, rounded or not. Hence one definition, and the same bits, with the instruction and without.
 
 use crate::gemm::format::traits::{CHAIN, CHAINS, FloatFormat, ReadFloats};
 use crate::gemm::format::{Format, float};
@@ -19,7 +19,7 @@ use leyden_tensor::quant::bf16_to_f32;
 
 pub(crate) const FORMAT: Format = Format { act_format: ActFormat::BF16, ..float::BF16 };
 
-/// Pairs of weights one by one, where no instruction takes two.
+/// Reads pairs of weights one by one, for levels without an instruction that takes two.
 #[derive(Clone, Copy)]
 pub(crate) struct Pairs;
 
@@ -59,7 +59,7 @@ impl ReadFloats for Pairs {
     }
 }
 
-/// [`Pairs`] of weights that were made floats.
+/// [`Pairs`] of weights that were converted to floats.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 #[derive(Clone, Copy)]
 pub(crate) struct FloatPairs;

@@ -1,8 +1,8 @@
-//! Formats without integer kernels: a panel keeps the file's blocks, and is decoded to a panel of F32 where it is
+//! Formats without integer kernels: a panel keeps the file's blocks, and is decoded to an F32 panel when it is
 //! multiplied, once for all tiles of a batch. The products are those of F32 weights of the same values, bit for bit.
 //!
-//! Panel: the type's number in GGUF, 32 bits, then per block of the format the blocks of the 16 rows. One set of tiles
-//! serves all formats, so they read there what they decode.
+//! Panel: the type's GGUF id, 32 bits, then for each block along the depth the blocks of the 16 rows. One set of tiles
+//! serves all formats, so they read the type from the panel.
 
 use crate::gemm::format::Format;
 use crate::gemm::format::float::scalar_f32;
@@ -12,14 +12,14 @@ use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{self, Block};
 
-/// Bytes of the type's number.
+/// Bytes of the type's id.
 const ID: usize = 4;
-/// The most values of a block.
-const LONGEST: usize = 256;
+/// Maximum number of values in a block.
+const MAX_BLOCK_VALUES: usize = 256;
 
-/// A format of this kind.
+/// Returns the format of blocks `B`.
 pub(crate) const fn format<B: Block>() -> Format {
-    assert!(B::LEN <= LONGEST && B::LEN.is_multiple_of(2));
+    assert!(B::LEN <= MAX_BLOCK_VALUES && B::LEN.is_multiple_of(2));
     Format {
         dtype: B::DTYPE,
         act_format: ActFormat::F32,
@@ -38,10 +38,10 @@ fn pack<B: Block>(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
     }
 }
 
-/// Writes a panel of depth `k` as one of F32.
+/// Decodes a panel of depth `k` to an F32 panel.
 ///
 /// # Panics
-/// It is not one, or `out` has not `k * 64` bytes.
+/// If `panel` is not such a panel, or `out` does not have `k * 64` bytes.
 pub(crate) fn decode(panel: &[u8], k: usize, out: &mut [u8]) {
     let (id, blocks) = panel
         .as_chunks::<ID>()
@@ -50,9 +50,9 @@ pub(crate) fn decode(panel: &[u8], k: usize, out: &mut [u8]) {
         .map_or((0, &[][..]), |(id, _)| (u32::from_le_bytes(*id), &panel[ID..]));
     let dtype = DType::from_gguf_id(id).unwrap_or_else(|e| panic!("a decoded panel: {e}"));
     let (len, bytes) = (dtype.block_len(), dtype.block_bytes());
-    assert!(len <= LONGEST && blocks.len() == k / len * bytes * PANEL_ROWS, "a whole decoded panel");
+    assert!(len <= MAX_BLOCK_VALUES && blocks.len() == k / len * bytes * PANEL_ROWS, "a whole decoded panel");
     assert!(out.len() == k * PANEL_ROWS * 4, "room for a panel of floats");
-    let mut values = [[0.0; LONGEST]; PANEL_ROWS];
+    let mut values = [[0.0; MAX_BLOCK_VALUES]; PANEL_ROWS];
     let groups = blocks.chunks_exact(bytes * PANEL_ROWS);
     for (group, out) in groups.zip(out.chunks_exact_mut(len * PANEL_ROWS * 4)) {
         for (block, row) in group.chunks_exact(bytes).zip(&mut values) {
@@ -66,7 +66,7 @@ pub(crate) fn decode(panel: &[u8], k: usize, out: &mut [u8]) {
     }
 }
 
-/// A panel of depth `k` as one of F32, in the thread's own memory.
+/// Decodes a panel of depth `k` to an F32 panel in thread-local scratch memory.
 pub(crate) fn decoded(panel: &[u8], k: usize) -> Scratch {
     let mut room = Scratch::of(k * PANEL_ROWS * 4);
     decode(panel, k, room.bytes());

@@ -1,4 +1,5 @@
-//! F32, F16 and, where exactness is prefetched, BF16: panels `[k][16]` of the file's own values; activations stay f32.
+//! F32, F16 and, if exact products are requested, BF16: panels `[k][16]` of the file's own values; activations stay
+//! f32.
 //!
 //! Row r of column c is the sum of four chains `fma(w[k][r], x[k][c], chain)`, k ascending, from zero; k belongs to
 //! chain `k / 64 % 4`, and chains are added as (0 + 1) + (2 + 3).
@@ -32,7 +33,7 @@ pub(crate) const BF16: Format = Format {
     pack: pack::<2>,
 };
 
-/// Declares how a float format's weights are read.
+/// Declares a float format by the operation that reads its weights.
 macro_rules! rows {
     ($($name:ident $size:literal $read:ident $(::<$flush_small_bf16:literal>)?,)*) => {
         $(#[derive(Clone, Copy)]
@@ -49,7 +50,7 @@ macro_rules! rows {
                 x: *const f32,
                 y: &mut [D::Floats; C],
             ) {
-                // SAFETY: the caller gives 16 weights, and a number of each column.
+                // SAFETY: the caller passes 16 weights, and one value of each column.
                 unsafe { d.fma_columns(self.read(d, w), x, y) };
             }
         }

@@ -1,6 +1,6 @@
-//! IQ4_NL: blocks of 32 with one half-precision scale; quantised values name sixteen unevenly spaced values.
+//! IQ4_NL: blocks of 32 with one half-precision scale; quantised values are indices of 16 unevenly spaced values.
 //!
-//! Panel as in Q4_0. The values need all eight bits with their sign, so quantised values become signed bytes.
+//! Panel as in Q4_0. The table's values need all eight bits with their sign, so kernels look up signed bytes.
 
 use crate::gemm::format::scalar::{self, nibble};
 use crate::gemm::format::traits::{Block32, QuantFormat};
@@ -18,7 +18,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
 };
 
-/// The values that the quantised values stand for, as bytes.
+/// Table of the values that quantised values index, as bytes.
 pub(super) const TABLE: [u8; 16] = {
     let mut t = [0; 16];
     let mut i = 0;

@@ -1,5 +1,5 @@
 //! IQ4_XS: 256 values in eight blocks of 32, each with a 6-bit scale (offset 32), one half-precision factor, and
-//! quantised values that name the sixteen values of IQ4_NL.
+//! quantised values that are indices of the sixteen values of IQ4_NL.
 //!
 //! Panel, per 256: `[16]` d, the high bits of the scales `[2][16]`, their low nibbles `[4][16]`, then per block four
 //! vectors of nibbles.
@@ -14,7 +14,7 @@ use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
 use leyden_tensor::quant::IQ4_VALUES;
 
-/// Bytes of 256 values of 16 rows, and where their parts begin.
+/// Bytes of 256 values of 16 rows; the next constants are the offsets of their parts.
 const BYTES: usize = 136 * PANEL_ROWS;
 const HIGH: usize = 2 * PANEL_ROWS;
 const LOW: usize = 4 * PANEL_ROWS;
@@ -50,7 +50,7 @@ impl Superblock for Iq4Xs {
 
     #[inline(always)]
     unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, _k: usize, sb: usize) -> SuperblockScales<D> {
-        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        // SAFETY: the caller passes a whole panel, and this is its superblock sb.
         unsafe {
             let p = panel.add(sb * BYTES);
             let mut scales = uninit_scales::<D>();

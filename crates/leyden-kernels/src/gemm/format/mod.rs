@@ -1,13 +1,12 @@
-//! Packed weight formats, one file each: the panel layout, the packing, and the scalar tile that defines the
-//! result.
+//! Packed weight formats, one file each: the panel layout, the packing, and the scalar tile that defines the result.
 //!
-//! A panel holds 16 rows of one matrix over its whole depth. Packing moves bits and changes none. Four
-//! consecutive k of a row stay together (`k-group`, one 32-bit lane of the integer dot product), and the 16
-//! rows of a k-group are adjacent, so that one vector lane belongs to one row and no kernel needs a
-//! horizontal sum. Rows beyond the matrix are zero.
+//! A panel holds 16 rows of one matrix over its whole depth. Packing moves bits and changes none. Four consecutive k of
+//! a row stay together (a k-group, one 32-bit lane of the integer dot product), and the 16 rows of a k-group are
+//! adjacent, so that each vector lane holds one row and no kernel needs a horizontal sum. Rows beyond the matrix are
+//! zero.
 //!
-//! The scalar tile is the oracle: every other tier must give its bits. A result is one fused multiply-add
-//! chain over k per row; integer sums inside a block are exact.
+//! The scalar tile is the oracle: every other tier must give its bits. A result is one chain of fused multiply-adds
+//! over k per row; integer sums inside a block are exact.
 
 use crate::quant::packed_a::Tile;
 use crate::simd::int::IntSimd;
@@ -34,12 +33,12 @@ pub(crate) mod q8_0;
 pub(crate) mod scalar;
 pub(crate) mod traits;
 
-/// One weight format.
+/// Packed weight format.
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) dtype: DType,
     pub(crate) act_format: ActFormat,
-    /// Bytes of a panel of depth `k` (a whole number of blocks); None on overflow.
+    /// Computes the bytes of a panel of depth `k` (a whole number of blocks); `None` on overflow.
     pub(crate) panel_bytes: fn(k: usize) -> Option<usize>,
     /// Packs up to 16 rows of file bytes into one zeroed panel.
     pub(crate) pack: fn(rows: &[&[u8]], k: usize, panel: &mut [u8]),
@@ -51,18 +50,18 @@ pub(crate) fn half_at(bytes: &[u8], at: usize) -> f32 {
     leyden_tensor::quant::f16_to_f32(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
 }
 
-/// Bytes of `n` rows of 16 halves, rounded up to a cache line so that what follows stays aligned.
+/// Returns the bytes of `n` rows of 16 halves, rounded up to a cache line so that the following data stays aligned.
 pub(crate) fn scales_bytes(n: usize) -> Option<usize> {
     n.checked_mul(2 * PANEL_ROWS)?.checked_next_multiple_of(64)
 }
 
-/// Code of activation `k` of column `col` in a tile of `c` columns.
+/// Returns the quantised activation `k` of column `col` in a tile of `c` columns.
 #[inline(always)]
 pub(crate) fn code(tile: &Tile<'_>, k: usize, col: usize) -> i32 {
     i32::from(tile.quants[((k / 4) * tile.c + col) * 4 + k % 4])
 }
 
-/// The nibbles of 32 values, 16 low ones then 16 high ones in a nibble each, into `[4][16 rows][4]`.
+/// Packs the nibbles of 32 values, 16 low ones then 16 high ones in a nibble each, into `[4][16 rows][4]`.
 #[inline(always)]
 fn pack_nibbles(bytes: &[u8], r: usize, out: &mut [u8]) {
     for (g, four) in bytes[..16].as_chunks::<4>().0.iter().enumerate() {
@@ -70,7 +69,7 @@ fn pack_nibbles(bytes: &[u8], r: usize, out: &mut [u8]) {
     }
 }
 
-/// Two bits of each of 32 values into `[2][16 rows][4]`. Byte (row, j) of vector h holds, from bit 0, the bits of
+/// Packs two bits of each of 32 values into `[2][16 rows][4]`. Byte (row, j) of vector h holds, from bit 0, the bits of
 /// k = 8h + j, 16 + 8h + j, 4 + 8h + j and 20 + 8h + j.
 #[inline(always)]
 fn pack_crumbs(value: impl Fn(usize) -> u8, r: usize, out: &mut [u8]) {
@@ -82,7 +81,7 @@ fn pack_crumbs(value: impl Fn(usize) -> u8, r: usize, out: &mut [u8]) {
     }
 }
 
-/// One bit of each of 32 values into `[16 rows][4]`: bit g of byte (row, j) belongs to k = 4g + j.
+/// Packs one bit of each of 32 values into `[16 rows][4]`: bit g of byte (row, j) belongs to k = 4g + j.
 #[inline(always)]
 fn pack_bits(value: impl Fn(usize) -> u8, r: usize, out: &mut [u8]) {
     for j in 0..4 {
@@ -90,7 +89,7 @@ fn pack_bits(value: impl Fn(usize) -> u8, r: usize, out: &mut [u8]) {
     }
 }
 
-/// Quantised values of k-groups g and g + 4 from [`pack_nibbles`]' vectors.
+/// Reads the quantised values of k-groups g and g + 4 from the vectors of [`pack_nibbles`].
 ///
 /// # Safety
 /// `p` points at 256 readable bytes.
@@ -101,7 +100,7 @@ unsafe fn nibbles<D: IntSimd>(d: D, p: *const u8, g: usize) -> (D::Quants, D::Qu
     (d.and(v, 15), d.and(d.shr::<4>(v), 15))
 }
 
-/// Two-bit quantised values of k-groups g and g + 4 from [`pack_crumbs`]' vectors.
+/// Reads the two-bit quantised values of k-groups g and g + 4 from the vectors of [`pack_crumbs`].
 ///
 /// # Safety
 /// `p` points at 128 readable bytes.
@@ -116,7 +115,7 @@ unsafe fn crumbs<D: IntSimd>(d: D, p: *const u8, g: usize) -> (D::Quants, D::Qua
     }
 }
 
-/// Bits of k-groups g and g + 4 from [`pack_bits`]' vector, as the value `1 << AT`, for AT of 2 or 4.
+/// Reads the bits of k-groups g and g + 4 from the vector of [`pack_bits`], as the value `1 << AT`, for AT of 2 or 4.
 ///
 /// # Safety
 /// `p` points at 64 readable bytes.

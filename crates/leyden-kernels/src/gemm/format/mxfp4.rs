@@ -1,7 +1,7 @@
 //! MXFP4 (OCP Microscaling formats): blocks of 32 four-bit floats with one power of two.
 //!
-//! Panel: `[block][16]` exponents, then the quantised values as in Q4_0. Quantised values stand for halves of integers, so the block
-//! sum is of doubled values and the scale is half the power of two.
+//! Panel: `[block][16]` exponents, then the quantised values as in Q4_0. The four-bit floats are multiples of 1/2, so
+//! block sums are of doubled values and the scale is half the power of two.
 
 use crate::gemm::format::scalar::{self, nibble};
 use crate::gemm::format::traits::{Block32, QuantFormat};
@@ -23,12 +23,12 @@ pub(crate) const FORMAT: Format = Format {
     pack,
 };
 
-/// Twice the values that the quantised values stand for (0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives), plus [`ZERO`].
+/// Table of twice the values of the four-bit floats (0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives), plus [`ZERO`].
 const TABLE: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
-/// What stands for 0.
+/// Table entry of the value 0.
 const ZERO: u8 = 12;
 
-/// `2^(e - 128)`, exactly, subnormal numbers included.
+/// Returns `2^(e - 128)`, exactly, subnormal numbers included.
 fn half_power(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }

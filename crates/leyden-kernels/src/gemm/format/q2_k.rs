@@ -4,7 +4,8 @@
 //! Panel, per 256: `[16]` d, `[16]` dmin, `[16][16]` scales (low nibble) and minima (high), then per 32 values two
 //! vectors of bit pairs.
 //!
-//! TQ1_0 and TQ2_0 become such panels as well: levels 0 to 2 with scales and minima of 1, and both factors the block's.
+//! TQ1_0 and TQ2_0 are packed as such panels: levels 0 to 2 with scales and minima of 1, and the block's factor as both
+//! d and dmin.
 
 use crate::gemm::format::scalar::{self, SuperPanel, crumb};
 use crate::gemm::format::traits::{QuantFormat, Superblock, SuperblockScales, uninit_scales};
@@ -15,13 +16,13 @@ use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
 use leyden_tensor::quant::{self, Block};
 
-/// Bytes of 256 values of 16 rows, and where their parts begin.
+/// Bytes of 256 values of 16 rows; the next constants are the offsets of their parts.
 const BYTES: usize = 84 * PANEL_ROWS;
 const DMIN: usize = 2 * PANEL_ROWS;
 const SCALES: usize = 4 * PANEL_ROWS;
 const CODES: usize = 20 * PANEL_ROWS;
 
-/// The largest |S|: 128 quantised values up to 3, activations up to 127, scales up to 15.
+/// Largest |S|: 128 quantised values up to 3, activations up to 127, scales up to 15.
 const LARGEST: u32 = 128 * 3 * 127 * 15;
 const _: () = assert!(LARGEST < 1 << 24, "the scaled sum must be exact in f32");
 
@@ -59,7 +60,7 @@ impl Superblock for Q2K {
 
     #[inline(always)]
     unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, _k: usize, sb: usize) -> SuperblockScales<D> {
-        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        // SAFETY: the caller passes a whole panel, and this is its superblock sb.
         unsafe {
             let p = panel.add(sb * BYTES);
             let (scales, minima) = (uninit_scales::<D>(), uninit_scales::<D>());
@@ -75,7 +76,7 @@ impl Superblock for Q2K {
 
     #[inline(always)]
     unsafe fn scale<D: IntSimd>(d: D, f: &SuperblockScales<D>, i: usize) -> D::Bytes {
-        // SAFETY: the factors' quantised values lie behind sixteen blocks' bytes.
+        // SAFETY: the factors' quantised values follow the bytes of sixteen blocks.
         unsafe { d.byte_and(d.bytes(f.quants.sub(CODES - SCALES).add(i * PANEL_ROWS)), 15) }
     }
 
@@ -95,7 +96,7 @@ fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
                 out[SCALES + i * PANEL_ROWS + r] = block[i];
             }
             for b in 0..8 {
-                // The file keeps four blocks of 32 in the bit pairs of 32 bytes.
+                // The file stores four blocks of 32 in the bit pairs of 32 bytes.
                 let code = |i: usize| block[16 + b / 4 * 32 + i] >> (2 * (b % 4)) & 3;
                 pack_crumbs(code, r, &mut out[CODES + b * Q2K::BYTES..]);
             }
@@ -103,7 +104,7 @@ fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
     }
 }
 
-/// The factor and the levels of a ternary block.
+/// Factor and levels of a ternary block.
 type Ternary = (u16, [u8; 256]);
 
 fn tq1_0(block: &[u8; 54]) -> Ternary {

@@ -12,7 +12,7 @@ use crate::simd::int::IntSimd;
 use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
 
-/// Bytes of 256 values of 16 rows, and where their parts begin.
+/// Bytes of 256 values of 16 rows; the next constants are the offsets of their parts.
 const BYTES: usize = 110 * PANEL_ROWS;
 const SCALES: usize = 2 * PANEL_ROWS;
 const CODES: usize = 14 * PANEL_ROWS;
@@ -47,7 +47,7 @@ impl Superblock for Q3K {
 
     #[inline(always)]
     unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, _k: usize, sb: usize) -> SuperblockScales<D> {
-        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        // SAFETY: the caller passes a whole panel, and this is its superblock sb.
         unsafe {
             let p = panel.add(sb * BYTES);
             let q = |i: usize| d.bytes(p.add(SCALES + i * PANEL_ROWS));
@@ -91,7 +91,8 @@ fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
             }
             for b in 0..8 {
                 let out = &mut out[CODES + b * Q3K::BYTES..];
-                // The file keeps four blocks of 32 in the bit pairs of 32 bytes, and bit b of 32 bytes is block b's.
+                // The file stores four blocks of 32 in the bit pairs of 32 bytes, and bit b of 32 bytes belongs to
+                // block b.
                 pack_crumbs(|i| block[32 + b / 4 * 32 + i] >> (2 * (b % 4)) & 3, r, out);
                 pack_bits(|i| block[i] >> b & 1, r, &mut out[128..]);
             }

@@ -3,7 +3,7 @@
 //! Panel: `[block][16]` scales, then per block four 64-byte vectors; byte (row, j) of vector g holds
 //! k = 4g + j in its low and k = 16 + 4g + j in its high nibble, which is the file's own byte.
 //!
-//! Q1_0 becomes such panels as well: 7 and 9 for the signs, and the scale of 128 values four times.
+//! Q1_0 is packed as such panels: 7 and 9 for the signs, and the scale of 128 values four times.
 
 use crate::gemm::format::scalar::{self, nibble};
 use crate::gemm::format::traits::{Block32, QuantFormat};

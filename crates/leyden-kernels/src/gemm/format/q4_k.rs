@@ -12,13 +12,13 @@ use crate::simd::int::IntSimd;
 use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
 
-/// Bytes of 256 values of 16 rows, and where their parts begin; the head is the same in Q5_K.
+/// Bytes of 256 values of 16 rows; the next constants are the offsets of their parts. The head is the same in Q5_K.
 const BYTES: usize = 144 * PANEL_ROWS;
 pub(super) const DMIN: usize = 2 * PANEL_ROWS;
 pub(super) const SCALES: usize = 4 * PANEL_ROWS;
 pub(super) const CODES: usize = 16 * PANEL_ROWS;
 
-/// The largest |S|: four blocks of 32 quantised values up to 15, activations up to 127, scales up to 63.
+/// Largest |S|: four blocks of 32 quantised values up to 15, activations up to 127, scales up to 63.
 const LARGEST: u32 = 4 * 32 * 15 * 127 * 63;
 const _: () = assert!(LARGEST < 1 << 24, "the scaled sum must be exact in f32");
 
@@ -50,12 +50,12 @@ impl Superblock for Q4K {
 
     #[inline(always)]
     unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, _k: usize, sb: usize) -> SuperblockScales<D> {
-        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        // SAFETY: the caller passes a whole panel, and this is its superblock sb.
         unsafe { head(d, panel.add(sb * BYTES)) }
     }
 }
 
-/// SuperblockScales, scales and minima of 256 values at `p`.
+/// Reads the factors, scales and minima of the 256 values at `p`.
 ///
 /// # Safety
 /// `p` points at a superblock of Q4_K or Q5_K.
@@ -78,7 +78,7 @@ pub(super) unsafe fn head<D: IntSimd>(d: D, p: *const u8) -> SuperblockScales<D>
     }
 }
 
-/// Packs the sixteen bytes of factors that begin a block of Q4_K or Q5_K.
+/// Packs the sixteen bytes of factors, scales and minima at the start of a block of Q4_K or Q5_K.
 pub(super) fn pack_head(block: &[u8], r: usize, out: &mut [u8]) {
     out[r * 2..][..2].copy_from_slice(&block[..2]);
     out[DMIN + r * 2..][..2].copy_from_slice(&block[2..4]);
@@ -87,8 +87,8 @@ pub(super) fn pack_head(block: &[u8], r: usize, out: &mut [u8]) {
     }
 }
 
-/// Packs 32 nibbles of a block that shares its bytes with a neighbour: low nibbles for the even block, high for
-/// the odd.
+/// Packs 32 nibbles of a block that shares its bytes with a neighbour: low nibbles for the even block, high ones for
+/// the odd block.
 pub(super) fn pack_half_bytes(bytes: &[u8], odd: bool, r: usize, out: &mut [u8]) {
     for i in 0..16 {
         let (low, high) = (bytes[i], bytes[16 + i]);
@@ -108,7 +108,7 @@ fn pack(rows: &[&[u8]], _k: usize, panel: &mut [u8]) {
     }
 }
 
-/// Scale and minimum of block `b` of row `r`, from a superblock.
+/// Reads scale and minimum of block `b` of row `r` from a superblock.
 pub(super) fn scale_min(block: &[u8], b: usize, r: usize) -> (i32, i32) {
     let q = |i: usize| i32::from(block[SCALES + i * PANEL_ROWS + r]);
     if b < 4 {

@@ -15,7 +15,7 @@ use leyden_tensor::DType;
 /// Bytes of 256 values of 16 rows.
 const BYTES: usize = 176 * PANEL_ROWS;
 
-/// The largest scaled sum of 64 values: quantised values up to 31, activations up to 127, scales up to 63.
+/// Largest scaled sum of 64 values: quantised values up to 31, activations up to 127, scales up to 63.
 const LARGEST_64: u32 = 64 * 31 * 127 * 63;
 const _: () = assert!(LARGEST_64 < 1 << 24, "the scaled sum of 64 values must be exact in f32");
 
@@ -49,7 +49,7 @@ impl Superblock for Q5K {
 
     #[inline(always)]
     unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, _k: usize, sb: usize) -> SuperblockScales<D> {
-        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        // SAFETY: the caller passes a whole panel, and this is its superblock sb.
         unsafe { head(d, panel.add(sb * BYTES)) }
     }
 }

@@ -13,7 +13,7 @@ use crate::simd::int::IntSimd;
 use crate::types::{ActFormat, PANEL_ROWS};
 use leyden_tensor::DType;
 
-/// Bytes of 256 values of 16 rows without d, and where the quantised values begin.
+/// Bytes of 256 values of 16 rows without d; the next constant is the offset of the quantised values.
 const BYTES: usize = 208 * PANEL_ROWS;
 const CODES: usize = 16 * PANEL_ROWS;
 
@@ -49,7 +49,7 @@ impl Superblock for Q6K {
 
     #[inline(always)]
     unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, k: usize, sb: usize) -> SuperblockScales<D> {
-        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        // SAFETY: the caller passes a whole panel, and this is its superblock sb.
         unsafe {
             let p = panel.add(scales_bytes(k / 256).unwrap_or(0) + sb * BYTES);
             let factor = d.halves(panel.add(sb * 2 * PANEL_ROWS));
@@ -60,7 +60,7 @@ impl Superblock for Q6K {
 
     #[inline(always)]
     unsafe fn scale<D: IntSimd>(d: D, f: &SuperblockScales<D>, i: usize) -> D::Bytes {
-        // SAFETY: the factors' quantised values lie behind sixteen blocks' scales.
+        // SAFETY: the factors' quantised values follow the scales of sixteen blocks.
         unsafe { d.bytes(f.quants.sub(CODES).add(i * PANEL_ROWS)) }
     }
 }

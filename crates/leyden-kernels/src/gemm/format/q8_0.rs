@@ -17,7 +17,7 @@ pub(crate) const FORMAT: Format = Format {
     pack,
 };
 
-/// `FOLLOWED` as in [`QuantFormat`].
+/// Blocks of Q8_0; `FOLLOWED` as in [`QuantFormat`].
 pub(crate) struct Blocks<const FOLLOWED: bool>;
 pub(crate) type Q8_0 = Blocks<true>;
 pub(crate) type Keys = Blocks<false>;
@@ -37,7 +37,7 @@ impl<const FOLLOWED: bool> QuantFormat for Blocks<FOLLOWED> {
 
 impl<const FOLLOWED: bool> Block32 for Blocks<FOLLOWED> {}
 
-/// Bytes of a panel of depth `k`, which is a head's size: no overflow.
+/// Returns the bytes of a panel of depth `k`, a head dimension: no overflow.
 pub(crate) fn panel_bytes(k: usize) -> usize {
     Q8_0::scale_bytes(k).0 + k / 32 * Q8_0::BYTES
 }

@@ -1,16 +1,16 @@
-//! The definition of a product, in plain Rust: what every instruction set must give, bit for bit.
+//! Definition of a product in plain Rust: every instruction set must give the same bits.
 //!
-//! A format says how to read its panel; the arithmetic stands here once per family. Integer sums are exact.
-//! Each row of each column is one chain of fused multiply-adds over k.
+//! A format says how to read its panel; the arithmetic is here once per family. Integer sums are exact. Each row of
+//! each column is one chain of fused multiply-adds over k.
 
 use crate::gemm::format::code;
 use crate::quant::packed_a::Tile;
 use crate::types::PANEL_ROWS;
 
-/// A Block32 format: a block of 32 values has a scale `d` and perhaps a minimum `m`.
+/// Computes a tile of a Block32 format: a block of 32 values has a scale `d` and perhaps a minimum `m`.
 ///
-/// `factors(b, r)` gives (d, m) of block b of row r, and `value(b, i, r)` its i-th value as an integer. With
-/// `s = sum(value * a)`: `u = fma(m, sum(a), s * d)`, then `y = fma(u, da, y)`.
+/// `factors(b, r)` returns (d, m) of block b of row r, and `value(b, i, r)` its i-th value as an integer. With `s =
+/// sum(value * a)`: `u = fma(m, sum(a), s * d)`, then `y = fma(u, da, y)`.
 pub(super) fn block32(
     k: usize,
     tile: &Tile<'_>,
@@ -37,20 +37,20 @@ pub(super) fn block32(
     }
 }
 
-/// How a superblock format's panel is read. Indices are the 256-block, the value in it, and the row.
+/// Accessors of a superblock format's panel. Indices are the superblock of 256 values, the value in it, and the row.
 pub(super) trait SuperPanel {
-    /// Values that share an integer scale.
+    /// Number of values that share an integer scale.
     const BLOCK: usize;
-    /// Scale of the scales, and of the minima.
+    /// Returns the factor of the scales, and that of the minima.
     fn factors(&self, sb: usize, r: usize) -> (f32, f32);
-    /// Integer scale and minimum of the `block`-th block.
+    /// Returns the integer scale and minimum of block `block` of the superblock.
     fn scale(&self, sb: usize, block: usize, r: usize) -> (i32, i32);
-    /// The `i`-th value as an integer.
+    /// Returns the `i`-th value as an integer.
     fn value(&self, sb: usize, i: usize, r: usize) -> i32;
 }
 
-/// A superblock format. Per half of 128, with `S = sum(scale * sum(value * a))` and `M = sum(min * sum(a))` over its
-/// blocks: `u = fma(-M, dmin, S * d)`, then `y = fma(u, da, y)`.
+/// Computes a tile of a superblock format. Per half of 128 values, with `S = sum(scale * sum(value * a))` and `M =
+/// sum(min * sum(a))` over its blocks: `u = fma(-M, dmin, S * d)`, then `y = fma(u, da, y)`.
 pub(super) fn superblocks<P: SuperPanel>(
     panel: &P,
     k: usize,
@@ -86,21 +86,21 @@ pub(super) fn superblocks<P: SuperPanel>(
     }
 }
 
-/// Nibble code of value `i` (0 to 31) of row `r`, from four vectors: k-group g low, k-group g + 4 high.
+/// Reads the nibble of value `i` (0 to 31) of row `r` from four vectors: k-group g low, k-group g + 4 high.
 #[inline(always)]
 pub(super) fn nibble(vectors: &[u8], i: usize, r: usize) -> u8 {
     let byte = vectors[(i % 16 / 4) * 64 + r * 4 + i % 4];
     if i < 16 { byte & 15 } else { byte >> 4 }
 }
 
-/// Two-bit code of value `i` from two vectors: see [`crate::gemm::format::pack_crumbs`].
+/// Reads the two bits of value `i` from two vectors: see [`crate::gemm::format::pack_crumbs`].
 #[inline(always)]
 pub(super) fn crumb(vectors: &[u8], i: usize, r: usize) -> u8 {
     let g = i % 16 / 4;
     vectors[(g / 2) * 64 + r * 4 + i % 4] >> (4 * (g % 2) + 2 * (i / 16)) & 3
 }
 
-/// Bit of value `i` from one vector: bit g of byte (row, j) belongs to k = 4g + j.
+/// Reads the bit of value `i` from one vector: bit g of byte (row, j) belongs to k = 4g + j.
 #[inline(always)]
 pub(super) fn bit(vector: &[u8], i: usize, r: usize) -> u8 {
     vector[r * 4 + i % 4] >> (i / 4) & 1

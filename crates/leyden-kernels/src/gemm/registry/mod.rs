@@ -1,8 +1,9 @@
-//! The registry: the kernels of every weight format, by ISA level and variant.
+//! Registry of the kernels of every weight format, by ISA level and variant.
 //!
-//! Packed tiles of every level and number of tokens come from `family_tiles!`; GEMV and small batches use them. Rows below are for many tokens:
-//! variant, level, tile (MR tokens x panels) and from how many tiles of a batch on panels are unpacked. The first row that the tier has is taken
-//! ([`Kernels::gemm`]); `leyden hwbench` prints which and why.
+//! `family_tiles!` makes the packed tiles of every level and number of tokens; GEMV and small batches use them. The
+//! rows below are for many tokens: variant, level, tile (MR tokens x panels), and the minimum number of tiles in a
+//! batch from which panels are unpacked. The first row that the tier supports is used ([`Kernels::gemm`]); `leyden
+//! hwbench` prints it and the reason.
 
 pub(crate) mod rows;
 pub(crate) mod tiles;
@@ -25,23 +26,23 @@ use leyden_tensor::{DType, quant};
 use rows::rows;
 use tiles::{family_tiles, simd_tiles};
 
-/// A format and its kernels.
+/// Weight format and its kernels.
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub(crate) format: Format,
-    /// The tiles of a tier on packed panels, by number of tokens less one.
+    /// Tiles of a tier on packed panels, by number of tokens minus 1.
     pub(crate) tiles: fn(Tier) -> &'static [TileFn],
-    /// Rows for many tokens, most wanted first.
+    /// Rows for many tokens, in order of preference.
     pub(crate) rows: &'static [&'static [GemmKernels]],
 }
 
 impl Kernels {
-    /// The row of a tier, if it has one.
+    /// Returns the row of a tier, if it has one.
     pub(crate) fn gemm(&self, tier: Tier) -> Option<&'static GemmKernels> {
         self.rows.iter().copied().flatten().find(|row| row.is_for(tier))
     }
 
-    /// The row that a batch of so many tiles is multiplied by, and how panels are unpacked for it, if they are.
+    /// Returns the row for a batch of `tiles` tiles, and its unpacking if the batch has enough tiles for that.
     pub(crate) fn for_tiles(
         &self,
         tier: Tier,
@@ -53,7 +54,7 @@ impl Kernels {
     }
 }
 
-/// A format's entry: its panels, its scalar definition, its family and type, and its rows.
+/// Defines a format's entry: its panels, scalar definition, family, type and rows.
 macro_rules! kernels {
     ($format:path, $scalar:path, $family:ident $f:path,
      $($variant:ident $level:ident $mr:literal x $panels:literal, $min:literal;)*) => {
@@ -79,7 +80,7 @@ const Q2_K: Kernels = kernels!(q2_k::FORMAT, q2_k::scalar, superblocks q2_k::Q2K
     maddubs Avx2 6 x 1, 3;
 );
 
-/// Those of the formats that are decoded, which differ in their packing alone.
+/// Entry of the decoded formats, which differ in their packing only.
 const DECODED: Kernels = Kernels {
     format: decoded::format::<quant::NVFP4>(),
     tiles: simd_tiles!(floats decoded::scalar, |d, C, panel, k, t, out| {
@@ -88,7 +89,7 @@ const DECODED: Kernels = Kernels {
     rows: &[rows!(decoded Avx512 12 x 2, 2), rows!(decoded Avx2 6 x 1, 2)],
 };
 
-/// Every weight format. A new one is a file of `format` and an entry here.
+/// Entries of all weight formats. A new format is a file in `format` and an entry here.
 pub(crate) static KERNELS: &[Kernels] = &[
     Kernels {
         format: float::F32,
@@ -190,35 +191,35 @@ pub(crate) static KERNELS: &[Kernels] = &[
     ),
 ];
 
-/// The formats that are used instead where exactness is asked for: those of types whose activations would be rounded though
-/// weights are not quantised. The panels are the same.
+/// Formats used instead for exact products: of types whose weights are not quantised but whose activations would be
+/// rounded. The panels are the same.
 pub(crate) static EXACT: &[Kernels] = &[Kernels {
     format: float::BF16,
     tiles: family_tiles!(float::scalar_bf16, floats float::Bf16Row),
     rows: &[rows!(floats Avx512 12 x 2, 4, float::Bf16Row, F32Row)],
 }];
 
-/// Tiles of attention's keys, 16 tokens for 16 rows: what lies behind them are the keys of other heads, and the next that a task reads
-/// it asks for itself.
+/// Tiles of attention keys, 16 tokens as 16 rows. The memory after them holds keys of other heads, so they do not
+/// prefetch; the task prefetches its next keys itself.
 pub(crate) const KEY_TILES: fn(Tier) -> &'static [TileFn] = family_tiles!(q8_0::scalar, block32 q8_0::Keys);
 
-/// The row of a data type; `None` for types that files may hold and no kernel computes with.
+/// Returns the entry of a data type; `None` for types without a kernel.
 pub(crate) fn kernels_of(dtype: DType, exact: bool) -> Option<&'static Kernels> {
     let exact = EXACT.iter().filter(|_| exact);
     exact.chain(KERNELS).find(|kernels| kernels.format.dtype == dtype)
 }
 
-/// Bytes of packed weights for each byte of the file, of whole panels; `None` for types that no kernel computes with.
+/// Returns the bytes of packed weights per byte of the file, for whole panels; `None` for types without a kernel.
 #[must_use]
 pub fn packed_ratio(dtype: DType) -> Option<f64> {
-    // A multiple of all blocks, deep enough that what panels have beside them does not show.
+    // Multiple of all block sizes, deep enough that fixed parts of a panel do not matter.
     const K: usize = 1 << 14;
     let panel = (kernels_of(dtype, false)?.format.panel_bytes)(K)?;
     Some(panel as f64 / (dtype.row_bytes(K)? * PANEL_ROWS) as f64)
 }
 
-/// What activations become that are multiplied with weights of a type, by default or exactly ([`Cpu::with_exact`](crate::Cpu::with_exact)); `None`
-/// for types that no kernel computes with.
+/// Returns the activation format for weights of a type, by default or for exact products
+/// ([`Cpu::with_exact`](crate::Cpu::with_exact)); `None` for types without a kernel.
 #[must_use]
 pub fn act_format_of(dtype: DType, exact: bool) -> Option<ActFormat> {
     kernels_of(dtype, exact).map(|kernels| kernels.format.act_format)

@@ -1,13 +1,13 @@
-//! What a row of the registry stands for: the kernels of one format, level and variant, compiled for the level.
+//! Macros for the rows of the registry: the kernels of one format, level and variant, compiled for the level.
 //!
-//! `rows!(VARIANT LEVEL MR x PANELS, MIN_TILES, FAMILY FORMAT)` gives `&[GemmKernels]`, empty on other architectures. Tiles of the most tokens
-//! (MR) and of one fewer are compiled, which is what many tokens are divided into.
+//! `rows!(VARIANT LEVEL MR x PANELS, MIN_TILES, FAMILY FORMAT)` expands to `&[GemmKernels]`, empty on other
+//! architectures. Tiles of MR and of MR - 1 tokens are compiled, the sizes into which many tokens are divided.
 
-/// The depth beyond which the activations of a full tile of floats do not stay in L2 to be read by each of two panels.
+/// Depth beyond which the float activations of a full tile do not stay in L2 while two panels read them in turn.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const DEEP: usize = 4096;
 
-/// How panels are decoded once for the tiles of a batch.
+/// Returns the unpacking that decodes panels once for all tiles of a batch.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const fn decoded_panels(
     min_tiles: usize,
@@ -21,7 +21,7 @@ pub(crate) const fn decoded_panels(
     }
 }
 
-/// Functions compiled for AVX-512.
+/// Compiles functions for AVX-512.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx512 {
     ($($function:item)*) => {
@@ -31,7 +31,7 @@ macro_rules! avx512 {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512;
 
-/// A tile of two panels by the tile of one for each in turn; of depths beyond `$depth` by that of two.
+/// Defines a tile of two panels that runs the tile of one panel twice; beyond depth `$depth` it runs the tile of two.
 #[cfg(target_arch = "x86_64")]
 macro_rules! in_turn {
     ($name:ident, $one:ident, $depth:expr, $two:ident) => {
@@ -50,7 +50,7 @@ macro_rules! in_turn {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use in_turn;
 
-/// The microkernel of a family on unpacked panels, the unpacking, and the bytes of an unpacked panel.
+/// Selects the microkernel of a family on unpacked panels, the unpacking, and the bytes of an unpacked panel.
 #[cfg(target_arch = "x86_64")]
 macro_rules! unpacked {
     (tile block32 $f:path, $d:ident, $c:ident, $panels:ident, $k:ident, $t:ident, $out:ident) => {
@@ -87,7 +87,7 @@ macro_rules! unpacked {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use unpacked;
 
-/// `$rows` on x86-64, and none elsewhere.
+/// Expands to `$rows` on x86-64, and to none elsewhere.
 macro_rules! x86_rows {
     ($rows:block) => {{
         #[cfg(target_arch = "x86_64")]
@@ -102,10 +102,11 @@ macro_rules! x86_rows {
 }
 pub(crate) use x86_rows;
 
-/// The kernels that a row of the registry stands for.
+/// Expands a row of the registry to its kernels.
 macro_rules! rows {
-    // Registers for the sums of two panels: of half the tokens beside their totals. With a single multiply port the panels take turns: there an
-    // activation costs nothing to read for each, and half the sums need half the instructions around them.
+    // The registers hold the sums of two panels: of half the tokens, beside their totals. With a single multiply port
+    // the panels are processed in turn: there loading an activation for each costs nothing, and half the sums need half
+    // the instructions around them.
     (unpacked Avx512 $mr:literal x $panels:literal, $min:literal, $family:ident $f:path) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::registry::rows::{avx512, in_turn, unpacked};
@@ -166,7 +167,7 @@ macro_rules! rows {
             &[GemmKernels::unpacked(Variant::Unpacked, &[Level::AvxVnni], $mr, $panels, UNPACK)]
         })
     };
-    // Winograd's inner product, where a single port multiplies.
+    // Winograd's inner product, for processors with a single multiply port.
     (winograd Avx512 $mr:literal x $panels:literal, $min:literal, superblocks $f:path) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::x86_64::avx512_winograd;
@@ -190,12 +191,13 @@ macro_rules! rows {
                 min_tiles: $min,
                 tiles: [in_turn::<$mr>, in_turn::<{ $mr - 1 }>],
             };
-            // The batch holds the corrections of activations from so many tiles on.
+            // The batch holds the corrections of activations from this number of tiles on.
             const _: () = assert!($min >= $crate::quant::min_tiles::MIN_TILES);
             &[GemmKernels::unpacked(Variant::Winograd, AVX512_LEVELS, $mr, $panels, UNPACK).on(Port::Single)]
         })
     };
-    // Floats: chains of all tokens of two panels take turns in registers, on packed panels and, from `$min` tiles on, on panels unpacked to f32.
+    // Floats: chains of all tokens of two panels take turns in registers, on packed panels and, from `$min` tiles on,
+    // on panels unpacked to f32.
     (floats Avx512 $mr:literal x $panels:literal, $min:literal, $f:path $(, $wide:path)?) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::float::floats;
@@ -247,7 +249,7 @@ macro_rules! rows {
             $packed[1].and_unpacked(from([in_turn_wide::<$mr>, in_turn_wide::<{ $mr - 1 }>])),
         ]
     }};
-    // Panels decoded to f32, and then as floats are.
+    // Panels decoded to f32, then multiplied as floats.
     (decoded Avx512 $mr:literal x $panels:literal, $min:literal) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::float::floats;
@@ -289,7 +291,7 @@ macro_rules! rows {
             &[GemmKernels::unpacked(Variant::Unpacked, &[Level::Avx2, Level::AvxVnni], $mr, $panels, UNPACK)]
         })
     };
-    // `vpmaddubsw`: unsigned quantised values, two sums of 16 bits in a lane.
+    // `vpmaddubsw`: unsigned quantised values, two 16-bit sums per lane.
     (maddubs Avx2 $mr:literal x $panels:literal, $min:literal, block32 $f:path) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::x86_64::avx2_maddubs::{block32, unpack_block32};
@@ -316,7 +318,7 @@ macro_rules! rows {
             &[GemmKernels::unpacked(Variant::Maddubs, &[Level::Avx2], $mr, $panels, UNPACK)]
         })
     };
-    // `vpmaddwd`: signed quantised values as integers of 16 bits.
+    // `vpmaddwd`: signed quantised values as 16-bit integers.
     (madd Avx2 $mr:literal x $panels:literal, $min:literal, block32 $f:path) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::x86_64::avx2_madd::{block32, block32_bytes, unpack_block32};
@@ -343,7 +345,8 @@ macro_rules! rows {
             &[GemmKernels::unpacked(Variant::Madd, &[Level::Avx2], $mr, $panels, UNPACK)]
         })
     };
-    // AMX, for tiles of any number of tokens: unpacked once for several tiles, or part after part where one tile is all.
+    // AMX, for tiles of any number of tokens: panels are unpacked once for several tiles, or part by part for a single
+    // tile.
     (amx Amx $mr:literal x $panels:literal, $min:literal, block32 $f:path) => {
         $crate::gemm::registry::rows::rows!(@amx $mr, $panels, $min, amx_block32 block32 packed_block32 AmxBlocks 32 $f)
     };

@@ -1,8 +1,9 @@
-//! The tiles of a format on packed panels, compiled for every level and number of tokens: what GEMV and small batches use.
+//! Tiles of a format on packed panels, compiled for every level and number of tokens; GEMV and small batches use them.
 
-/// The tiles of a weight format on every level, by number of columns less one: `$scalar` is the definition on the
-/// scalar tier; the SIMD tiers compile `$body`, generic over the instruction set `$d` and the number of columns
-/// `$c` in units of [`IntSimd::COLUMNS`](crate::simd::int::IntSimd::COLUMNS). `ints` or `floats` says what is multiplied.
+/// Defines the tiles of a weight format on every level, by number of columns minus 1: `$scalar` is the definition on
+/// the scalar tier; the SIMD tiers compile `$body`, generic over the instruction set `$d` and the number of columns
+/// `$c` in units of [`IntSimd::COLUMNS`](crate::simd::int::IntSimd::COLUMNS). `ints` or `floats` says what is
+/// multiplied.
 macro_rules! simd_tiles {
     ($kind:ident $scalar:path, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {
         |tier: $crate::cpu::isa::Tier| -> &'static [TileFn] {
@@ -70,7 +71,7 @@ macro_rules! simd_tiles {
                     let $d = NeonInt::<Sdot, 4>::in_dotprod_region(0);
                     $body
                 }
-                /// Eight rows after eight: the second time the panel lies in L1.
+                /// First eight rows, then the other eight: the second time the panel is in L1.
                 #[target_feature(enable = "neon,dotprod")]
                 fn wide<const $c: usize>($panel: &[u8], $k: usize, $t: &Tile<'_>, $out: &mut [f32]) {
                     for first in [0, 8] {
@@ -108,7 +109,7 @@ macro_rules! simd_tiles {
 
 pub(crate) use simd_tiles;
 
-/// The tiles of the AVX-VNNI level, inside [`simd_tiles`]. It has nothing for floats.
+/// Defines the tiles of the AVX-VNNI level, inside [`simd_tiles`]. It has none of its own for floats.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avxvnni_tiles {
     (ints, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {{
@@ -129,8 +130,8 @@ macro_rules! avxvnni_tiles {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avxvnni_tiles;
 
-/// The tiles of the I8MM level, inside [`simd_tiles`]: of an even number of columns by products of matrices, of an
-/// odd number as without the extension. It has nothing for floats.
+/// Defines the tiles of the I8MM level, inside [`simd_tiles`]: matrix products for an even number of columns, for an
+/// odd number the tiles without the extension. It has none of its own for floats.
 #[cfg(target_arch = "aarch64")]
 macro_rules! i8mm_tiles {
     (ints, |$d:ident, $c:ident, $panel:ident, $k:ident, $t:ident, $out:ident| $body:expr) => {{
@@ -153,7 +154,7 @@ macro_rules! i8mm_tiles {
 #[cfg(target_arch = "aarch64")]
 pub(crate) use i8mm_tiles;
 
-/// Makes the SIMD tiles of a format: `NAME` for each instruction set, through the loop of its family.
+/// Defines the SIMD tiles of a format: `NAME` for each instruction set, with the loop of its family.
 macro_rules! family_tiles {
     ($scalar:path, block32 $format:ty) => {
         $crate::gemm::registry::tiles::simd_tiles!(ints $scalar, |d, C, panel, k, t, out| {
