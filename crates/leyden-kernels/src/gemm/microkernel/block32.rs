@@ -1,17 +1,18 @@
-//! The microkernel of formats with a float scale for each 32 values.
+//! Microkernel of formats with a float scale per 32 values.
 
 use crate::cpu::isa::AccInit;
 use crate::gemm::format::traits::Block32;
 use crate::gemm::microkernel::common::{check, codes_at, steps};
 use crate::gemm::unpack::stream::{
-    KEPT, KEPT_COLUMNS, KEPT_LEAST, ScaleCopy, Stream, multiply_port_bound, zero_point_in_acc_init,
+    KEPT, KEPT_COLUMNS, MIN_KEPT, ScaleCopy, Stream, multiply_port_bound, zero_point_in_acc_init,
 };
 use crate::quant::packed_a::Tile;
 use crate::quant::quantize::ZERO_POINT_SHIFT;
 use crate::simd::int::{BIAS, INTEGERS, IntSimd};
 use crate::types::PANEL_ROWS;
 
-/// A panel of a Block32 format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
+/// Multiplies a panel of a Block32 format, or as many panels as `D` takes together, with `C * D::COLUMNS` columns of a
+/// tile.
 #[inline(always)]
 pub(crate) fn block32<D: IntSimd, F: Block32, const SIGNED: bool, const C: usize>(
     d: D,
@@ -37,13 +38,14 @@ pub(crate) fn block32<D: IntSimd, F: Block32, const SIGNED: bool, const C: usize
     let (t, out) = (&t.after(d.first()), &mut out[d.first() * PANEL_ROWS..]);
     let steps = const { steps::<D, F>(2) };
     if F::FOLLOWED {
-        // As the quantised values' lines ask for what follows them, so must those of the scales.
+        // Each line of quantised values prefetches the line after the panel that corresponds to it; so must those of
+        // the scales.
         for at in (0..first).step_by(64) {
             d.prefetch_following(panel.as_ptr().wrapping_add(at), C);
         }
     }
     let mut y = [d.zeros(); C];
-    let keep = const { D::AGAIN && C <= KEPT_COLUMNS && !F::UNPACKED } && blocks >= KEPT_LEAST;
+    let keep = const { D::AGAIN && C <= KEPT_COLUMNS && !F::UNPACKED } && blocks >= MIN_KEPT;
     let mut kept = ScaleCopy::new();
     let (mut scale_at, mut keep_at) = (panel.as_ptr(), if keep { 0 } else { usize::MAX });
     for b in 0..blocks {
@@ -77,9 +79,9 @@ pub(crate) fn block32<D: IntSimd, F: Block32, const SIGNED: bool, const C: usize
             }
             let (scale, minimum) = F::scale(d, scale_at);
             scale_at = scale_at.wrapping_add(stride);
-            // The product with the scale is exact, as a half has eleven significant bits: so the multiply-add below rounds
-            // the product of sum and scale, once. (Of an infinite scale, which no encoder writes, it makes no number.)
-            // Where multiplications are all that is scarce, the bias is subtracted first, which is exact too.
+            // The product with the scale is exact, because a half has eleven significant bits, so the multiply-add
+            // below rounds the product of sum and scale once. (An infinite scale, which no encoder writes, gives NaN.)
+            // If only the multiply port is a bottleneck, the bias is subtracted first, which is exact too.
             let bias = if D::BIASED { d.splat(&-BIAS) } else { d.zeros() };
             let at_once = F::HALVES && const { !multiply_port_bound::<D, F, C>() };
             let share = if at_once { d.mul(scale, bias) } else { d.zeros() };

@@ -1,14 +1,14 @@
-//! What the microkernels of quantised formats share.
+//! Code shared by the microkernels of quantised formats.
 
 use crate::gemm::format::traits::{A, QuantFormat};
 use crate::quant::packed_a::Tile;
 use crate::simd::int::IntSimd;
 use crate::types::PANEL_ROWS;
 
-/// Products of one row that fit 16 bits, in calls of `vpmaddubsw` (two products each), when each step makes
-/// `per_step` of them; at most the four steps of a block.
+/// Returns the number of steps (`vpmaddubsw` of two products each) whose sum fits 16 bits, given `per_step` calls per
+/// step; at most the four steps of a block.
 pub(super) const fn steps<D: IntSimd, F: QuantFormat>(per_step: i32) -> usize {
-    assert!(F::SIGNED || F::MAX <= 63, "what `IntSimd::products` takes");
+    assert!(F::SIGNED || F::MAX <= 63, "unsigned quantised values are at most 63");
     if !D::NARROW || F::SIGNED {
         return 4;
     }
@@ -21,7 +21,7 @@ pub(super) const fn steps<D: IntSimd, F: QuantFormat>(per_step: i32) -> usize {
     }
 }
 
-/// Checks that a tile's buffers are as long as the kernel will read. Cheap beside a panel.
+/// Checks that a tile's buffers are as long as the kernel will read. Cheap compared with a panel.
 #[inline(always)]
 pub(crate) fn check<D: IntSimd>(
     panels: usize,
@@ -35,7 +35,7 @@ pub(crate) fn check<D: IntSimd>(
     assert!(t.c == c && out.len() >= D::PANELS * c * PANEL_ROWS && t.quants.len() == k * c);
 }
 
-/// The activations' quantised values of the blocks of 32 values from `b` on, for `columns` columns.
+/// Returns the address of the quantised activations of the blocks of 32 values from `b` on, for `columns` columns.
 ///
 /// # Safety
 /// The tile was [`check`]ed, and has that block.

@@ -1,12 +1,14 @@
-//! INT8 rows: weights with one scale per output row times rows of activations, of which segments share a scale.
+//! INT8 rows: weights with one scale per output row times rows of activations whose segments have a scale each.
 //!
-//! The sums of a segment's products are 32-bit integers and exact, so every instruction set gives the same, and what follows them is written
-//! once. Weights are kept unsigned, [`ZERO_POINT`](crate::quant::token_rows::ZERO_POINT) more than they are, because `VPDPBUSD` multiplies
-//! unsigned bytes with signed ones; what that adds to a sum its accumulator begins at, negated (`quant::token_rows`). Nothing saturates: no
-//! instruction that could is used on values that might.
+//! The sums of a segment's products are exact 32-bit integers, so every instruction set gives the same, and the float
+//! operations on them are written once. Weights are stored as unsigned bytes with the zero point
+//! [`ZERO_POINT`](crate::quant::token_rows::ZERO_POINT), because `VPDPBUSD` multiplies unsigned bytes with signed ones;
+//! each accumulator begins at the negated sum that the zero point adds (`quant::token_rows`). Nothing saturates:
+//! saturating instructions are not used on values that could overflow.
 //!
-//! A result begins at zero, to which each segment's sum times its scale is added in turn with one rounding; it is multiplied by the row's scale,
-//! and the bias added, with one rounding; then comes the function, if any.
+//! A result begins at zero. Each segment's sum times its scale is added to it in turn, with one rounding. Then it is
+//! multiplied by the row's scale and the bias is added, with one rounding, and the activation function, if any, is
+//! applied.
 
 use crate::cpu::isa::{Level, Tier};
 use crate::gemm::microkernel::byte_dot::ByteDot;
@@ -15,46 +17,47 @@ use crate::prefetch::prefetch_lines;
 use crate::quant::token_rows::Tokens;
 use crate::types::PANEL_ROWS;
 
-/// Rows of a group, which is what a matrix is packed by: four panels, so that a token's results are whole cache lines one behind the other. A group begins with a
-/// float for each row, their scales; behind them lie the weights, `[depth / 4][64 rows][4]`.
+/// Number of rows of a group, the unit in which a matrix is packed: four panels, so that a token's results are whole,
+/// consecutive cache lines. A group begins with the rows' scales, one float each, followed by the weights, `[depth /
+/// 4][64 rows][4]`.
 pub(crate) const GROUP_ROWS: usize = PANELS * PANEL_ROWS;
 
-/// Bytes of the scales.
+/// Bytes of a group's scales.
 pub(crate) const SCALES_BYTES: usize = 4 * GROUP_ROWS;
 
-/// Bytes of a group of rows of `depth` values.
+/// Returns the bytes of a group of rows of `depth` values.
 pub(crate) const fn group_bytes(depth: usize) -> usize {
     SCALES_BYTES + depth * GROUP_ROWS
 }
 
-/// Bytes of four values of the depth.
+/// Bytes of four consecutive depths of a group.
 pub(crate) const STEP_BYTES: usize = 4 * GROUP_ROWS;
 
-/// The most tokens that any instruction set multiplies together.
+/// Maximum number of tokens that any instruction set multiplies together.
 pub(crate) const MAX_TOKENS: usize = 6;
-/// Panels of a group.
+/// Number of panels in a group.
 const PANELS: usize = 4;
 
-/// Some groups of a matrix, some tokens, and what becomes of their products.
+/// Groups of a matrix, tokens, and the epilogue of their products.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block<'a> {
-    /// Whole groups, one behind the other.
+    /// Whole groups, contiguous.
     pub(crate) groups: &'a [u8],
     pub(crate) group_bytes: usize,
-    /// Fours of the depth that tokens leave out before theirs.
+    /// Offset of the tokens' first depth within the groups, in units of four.
     pub(crate) skip: usize,
-    /// What the thread likely reads next, prefetched on the way.
+    /// Memory that the thread likely reads next, prefetched during the product.
     pub(crate) next: &'a [u8],
     pub(crate) tokens: Tokens<'a>,
-    /// One for each row of the matrix that the groups hold.
+    /// Bias, one value per row of the groups.
     pub(crate) bias: Option<&'a [f32]>,
-    /// Applied before results are written.
+    /// Activation function, applied before results are written.
     pub(crate) activation: Option<Activation>,
-    /// Whether results are added to what is there.
+    /// True if results are added to the output.
     pub(crate) add: bool,
 }
 
-/// Where results go: rows of `n` values for each token, `stride` apart.
+/// Output: `n` values per token, `stride` apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Results {
     pub(crate) first: *mut f32,
@@ -65,15 +68,15 @@ pub(crate) struct Results {
 /// Multiplies a block.
 ///
 /// # Safety
-/// The processor supports the tier that the function belongs to; the groups are whole, of the tokens' depth behind what is left out, and hold `n` rows; results have
-/// room for each token, and nobody else has it.
+/// The processor supports the tier that the function belongs to; the groups are whole, have the tokens' depth after
+/// `skip`, and hold `n` rows; the output has room for each token, and no other thread uses it.
 pub(crate) type BlockFn = unsafe fn(block: &Block<'_>, to: Results);
 
-/// Results of one tile: `[token][panel]`.
+/// Results of one tile, `[token][panel]`.
 #[repr(align(64))]
 struct TileResults([[Lanes; PANELS]; MAX_TOKENS]);
 
-/// A group of a block, the first of its panels that are meant, and the bias of its rows.
+/// Group of a block, the first of its panels to compute, and the bias of its rows.
 #[derive(Clone, Copy)]
 struct Group<'a> {
     bytes: &'a [u8],
@@ -82,14 +85,14 @@ struct Group<'a> {
     bias: &'a Biases,
 }
 
-/// The bias of a group's rows, zeros where there is none.
+/// Bias of a group's rows; zeros if there is none.
 #[repr(align(64))]
 struct Biases([Lanes; PANELS]);
 
-/// The results of `M` tokens from `t` on and `P` panels of a group.
+/// Computes the results of `M` tokens from `t` on and `P` panels of a group.
 ///
 /// # Safety
-/// As of [`BlockFn`].
+/// As in [`BlockFn`].
 #[inline(always)]
 unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
     d: D,
@@ -111,8 +114,8 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
     let row = group.number * GROUP_ROWS + group.first * PANEL_ROWS;
     let direct = b.activation.is_none() && row + P * PANEL_ROWS <= to.n;
     let q0 = group.first;
-    // SAFETY: a whole group of the tokens' depth (`# Safety`), which is that of a row of `quants` and of all segments; scales were counted above;
-    // results are there and ours.
+    // SAFETY: a whole group of the tokens' depth (`# Safety`), which is the length of a row of `quants` and of all
+    // segments; the lengths of scales and starts were checked above; the output is valid and not shared (`# Safety`).
     unsafe {
         let rows = group.bytes.as_ptr().cast::<f32>().add(q0 * PANEL_ROWS);
         let weights = group.bytes.as_ptr().add(SCALES_BYTES + b.skip * STEP_BYTES + q0 * 4 * PANEL_ROWS);
@@ -137,7 +140,7 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
                 w = w.add(STEP_BYTES);
                 a = a.add(4);
             }
-            // Opaque, as all totals would else be kept in registers, which are taken.
+            // Opaque to the compiler, which would otherwise keep all totals in registers that are already taken.
             let totals = std::hint::black_box(&mut *sums);
             for m in 0..M {
                 let scale = *scales.get_unchecked(m * segments + s);
@@ -180,7 +183,7 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
     }
 }
 
-/// No function.
+/// Identity function.
 struct Identity;
 
 impl Function for Identity {
@@ -190,20 +193,20 @@ impl Function for Identity {
     }
 }
 
-/// What the compiler knows no more of than its address: it would else compute sixteen vectors at once, each of a lane of all, and
-/// gather and scatter them.
+/// Hides everything but the address of `y` from the compiler, which would otherwise compute 16 vectors at once, one
+/// lane of each, with gathers and scatters.
 #[inline(always)]
 fn one_by_one<T>(y: &mut T) -> &mut T {
     std::hint::black_box(y)
 }
 
-/// Writes what a function makes of the panels of a token.
+/// Applies a function to the panels of a token and writes the results.
 ///
 /// # Safety
-/// The results are there and ours.
+/// The output is valid and not shared.
 #[inline(always)]
 unsafe fn write<F: Function>(sums: &mut [Lanes], token: usize, add: bool, to: Results) {
-    // SAFETY: as here (`# Safety`).
+    // SAFETY: the output is valid and not shared (`# Safety`).
     let out = unsafe { std::slice::from_raw_parts_mut(to.first.add(token * to.stride), to.n) };
     for (sum, out) in sums.iter_mut().zip(out.chunks_mut(PANEL_ROWS)) {
         let mut y = F::of(one_by_one(sum));
@@ -227,7 +230,7 @@ unsafe fn write<F: Function>(sums: &mut [Lanes], token: usize, add: bool, to: Re
     }
 }
 
-/// Runs the tile of as many tokens as there are, with as many panels as are left, if the instruction set takes so many.
+/// Calls `tile` with `$m` tokens, and with as many panels as are left if the instruction set takes several.
 macro_rules! tile_of {
     ($d:ident, $D:ident, $m:expr, $panels:expr, $args:tt, [$($M:literal)*]) => {
         match $m {
@@ -246,15 +249,15 @@ macro_rules! tile_of {
     };
 }
 
-/// [`BlockFn`] over the products of one instruction set: groups one after the other, each with all tokens.
+/// Computes a [`BlockFn`] with the products of one instruction set: group after group, each with all tokens.
 ///
 /// # Safety
-/// As there.
+/// As in [`BlockFn`].
 #[inline(always)]
 unsafe fn block<D: ByteDot>(d: D, b: &Block<'_>, to: Results) {
     const { assert!(D::TOKENS <= MAX_TOKENS && (D::PANELS == 1 || D::PANELS == PANELS)) };
     let tokens = b.tokens.count();
-    // As few tiles as there can be, and all of about one size.
+    // As few tiles as possible, of about the same size.
     let tiles = tokens.div_ceil(D::TOKENS);
     let mut sums = TileResults([[[0.0; PANEL_ROWS]; PANELS]; MAX_TOKENS]);
     for (g, bytes) in b.groups.chunks_exact(b.group_bytes).enumerate() {
@@ -271,14 +274,14 @@ unsafe fn block<D: ByteDot>(d: D, b: &Block<'_>, to: Results) {
             let (t, end) = (tokens * i / tiles, tokens * (i + 1) / tiles);
             for first in (0..panels).step_by(D::PANELS) {
                 let group = Group { bytes, number: g, first, bias: &bias };
-                // SAFETY: there are such groups and tokens, and what they need (`# Safety`).
+                // SAFETY: the group and the tokens exist, and the other conditions hold (`# Safety`).
                 unsafe { tile_of!(d, D, end - t, panels, (b, group, t, &mut sums, to), [1 2 3 4 5 6]) };
             }
         }
     }
 }
 
-/// The definition.
+/// Scalar definition of the products.
 #[derive(Clone, Copy)]
 struct Plain;
 
@@ -319,7 +322,7 @@ impl ByteDot for Plain {
     }
     #[inline(always)]
     unsafe fn read(self, p: *const f32) -> Lanes {
-        // SAFETY: sixteen floats (`# Safety`).
+        // SAFETY: 16 floats (`# Safety`).
         unsafe { p.cast::<Lanes>().read() }
     }
     #[inline(always)]
@@ -332,15 +335,15 @@ impl ByteDot for Plain {
     }
     #[inline(always)]
     unsafe fn write(self, a: Lanes, p: *mut f32) {
-        // SAFETY: room for sixteen floats (`# Safety`).
+        // SAFETY: room for 16 floats (`# Safety`).
         unsafe { p.cast::<Lanes>().write(a) }
     }
 }
 
 /// # Safety
-/// As of [`BlockFn`].
+/// As in [`BlockFn`].
 unsafe fn plain(b: &Block<'_>, to: Results) {
-    // SAFETY: as there (`# Safety`).
+    // SAFETY: as in `BlockFn` (`# Safety`).
     unsafe { block(Plain, b, to) };
 }
 
@@ -350,26 +353,26 @@ mod x86 {
     use crate::gemm::microkernel::x86_64::int8_dot::{Avx2Dot, Avx512Dot, AvxVnniDot};
 
     /// # Safety
-    /// As of [`BlockFn`](super::BlockFn).
+    /// As in [`BlockFn`](super::BlockFn).
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) unsafe fn avx2(b: &Block<'_>, to: Results) {
-        // SAFETY: as there (`# Safety`).
+        // SAFETY: as in `BlockFn` (`# Safety`).
         unsafe { block(Avx2Dot::in_feature_region(), b, to) };
     }
 
     /// # Safety
-    /// As of [`BlockFn`](super::BlockFn).
+    /// As in [`BlockFn`](super::BlockFn).
     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
     pub(super) unsafe fn avxvnni(b: &Block<'_>, to: Results) {
-        // SAFETY: as there (`# Safety`).
+        // SAFETY: as in `BlockFn` (`# Safety`).
         unsafe { block(AvxVnniDot::in_feature_region(), b, to) };
     }
 
     /// # Safety
-    /// As of [`BlockFn`](super::BlockFn).
+    /// As in [`BlockFn`](super::BlockFn).
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     pub(super) unsafe fn avx512(b: &Block<'_>, to: Results) {
-        // SAFETY: as there (`# Safety`).
+        // SAFETY: as in `BlockFn` (`# Safety`).
         unsafe { block(Avx512Dot::in_feature_region(), b, to) };
     }
 }
@@ -381,23 +384,23 @@ mod arm {
     use crate::simd::aarch64::neon_int::{Sdot, Widen};
 
     /// # Safety
-    /// As of [`BlockFn`](super::BlockFn).
+    /// As in [`BlockFn`](super::BlockFn).
     #[target_feature(enable = "neon")]
     pub(super) unsafe fn neon(b: &Block<'_>, to: Results) {
-        // SAFETY: as there (`# Safety`).
+        // SAFETY: as in `BlockFn` (`# Safety`).
         unsafe { block(NeonDot(Widen), b, to) };
     }
 
     /// # Safety
-    /// As of [`BlockFn`](super::BlockFn).
+    /// As in [`BlockFn`](super::BlockFn).
     #[target_feature(enable = "neon,dotprod")]
     pub(super) unsafe fn dotprod(b: &Block<'_>, to: Results) {
-        // SAFETY: as there (`# Safety`).
+        // SAFETY: as in `BlockFn` (`# Safety`).
         unsafe { block(NeonDot(Sdot), b, to) };
     }
 }
 
-/// The function of a tier.
+/// Returns the function of a tier.
 pub(crate) fn block_fn(tier: Tier) -> BlockFn {
     match tier.level() {
         #[cfg(target_arch = "x86_64")]

@@ -1,38 +1,38 @@
-//! What a kernel is: a function, how many panels and tokens it takes, and how panels are unpacked for it.
+//! Description of a kernel: its function, the number of panels and tokens it takes, and how panels are unpacked for it.
 
 pub(crate) use crate::cpu::isa::Level;
 use crate::cpu::isa::Tier;
 use crate::quant::packed_a::Tile;
 
-/// Multiplies one panel with one tile: `out[c][16]`, overwritten. Functions for many tokens may take several panels, one
-/// behind the other and perhaps unpacked: `out[panel][c][16]` (`gemm::microkernel::kernels`).
+/// Multiplies one panel with one tile: overwrites `out[c][16]`. Functions for many tokens may take several contiguous
+/// panels, packed or unpacked: `out[panel][c][16]`.
 ///
 /// # Safety
-/// The processor supports the tier the function belongs to; `panel` is a whole panel of depth `k` in the
-/// format the function belongs to, or as many as it takes; `tile` has the format's activation format, depth `k`, and the number of
-/// columns the function was made for; `out` has room for 16 values per column and panel.
+/// The processor supports the tier that the function belongs to; `panel` is a whole panel of depth `k` in the
+/// function's format, or as many as it takes; `tile` has the format's activation format, depth `k`, and the number of
+/// columns that the function was made for; `out` has room for 16 values per column and panel.
 pub(crate) type TileFn = unsafe fn(panel: &[u8], k: usize, tile: &Tile<'_>, out: &mut [f32]);
 
-/// Writes a panel as tiles of many tokens read it, and raises `norms` to what `norms_of` says of it, where they
-/// read that.
+/// Unpacks a panel for tiles of many tokens, and raises `norms` to the panel's norms (`norms_of`) if the tiles read
+/// them.
 ///
 /// # Safety
-/// As of [`TileFn`]; `out` has as many bytes as [`UnpackKernel::bytes`] says, `norms` one number for each 128 values.
+/// As in [`TileFn`]; `out` has [`UnpackKernel::bytes`] bytes, `norms` one value per 128 values of the depth.
 pub(crate) type UnpackFn = unsafe fn(panel: &[u8], k: usize, out: &mut [u8], norms: &mut [f32]);
 
-/// How panels are unpacked.
+/// Unpacking of panels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnpackKernel {
-    /// Bytes of what is made of a panel of depth `k`, whole cache lines; None on overflow.
+    /// Computes the bytes of an unpacked panel of depth `k`, whole cache lines; `None` on overflow.
     pub(crate) bytes: fn(k: usize) -> Option<usize>,
     pub(crate) panel: UnpackFn,
-    /// Tiles that must meet a panel for that to pay.
+    /// Minimum number of tiles per panel for which unpacking pays.
     pub(crate) min_tiles: usize,
-    /// Tiles that read what was made, of as many tokens as [`GemmKernels::tiles`].
+    /// Tiles on unpacked panels, for the same numbers of tokens as [`GemmKernels::tiles`].
     pub(crate) tiles: [TileFn; 2],
 }
 
-/// How kernels for many tokens read weights.
+/// Form in which kernels for many tokens read weights.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
@@ -42,13 +42,13 @@ pub(crate) enum Variant {
     Unpacked,
     /// Panels unpacked for Winograd's inner product.
     Winograd,
-    /// Panels unpacked for `vpmaddubsw`, two sums of 16 bits in a lane.
+    /// Panels unpacked for `vpmaddubsw`, with two 16-bit sums per lane.
     Maddubs,
-    /// Panels unpacked to integers of 16 bits for `vpmaddwd`.
+    /// Panels unpacked to 16-bit integers for `vpmaddwd`.
     Madd,
     /// Panels unpacked to planes of bytes for AMX.
     Amx,
-    /// Panels whose pairs of bfloat16 are interleaved.
+    /// Panels with interleaved pairs of bfloat16.
     Interleaved,
 }
 
@@ -66,7 +66,7 @@ impl Variant {
     }
 }
 
-/// How many ports of the processor multiply vectors of 512 bits.
+/// Number of ports of the processor that multiply 512-bit vectors.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
@@ -75,11 +75,11 @@ pub(crate) enum Port {
     Two,
 }
 
-/// The levels that multiply vectors as AVX-512 does.
+/// Levels that multiply vectors as AVX-512 does.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const AVX512_LEVELS: &[Level] = &[Level::Avx512, Level::Avx512Bf16, Level::Amx];
 
-/// The kernels of a format for many tokens, on some levels: a row of the registry.
+/// Kernels of a format for many tokens, on some levels: a row of the registry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GemmKernels {
     pub(crate) variant: Variant,
@@ -87,19 +87,19 @@ pub(crate) struct GemmKernels {
     pub(crate) port: Port,
     /// Tokens of the widest tile (MR).
     pub(crate) tokens: usize,
-    /// Unpacks panels where enough tiles meet them.
+    /// Unpacking of panels, if there are enough tiles.
     pub(crate) unpack: Option<UnpackKernel>,
-    /// Panels that a tile takes, one behind the other, into `out[panel][c][16]`.
+    /// Number of contiguous panels that a tile takes, into `out[panel][c][16]`.
     pub(crate) panels: usize,
-    /// Tiles of the most tokens and of one fewer, which is what many tokens are divided into, on packed panels.
+    /// Tiles on packed panels of `tokens` and of `tokens - 1` tokens, the sizes into which many tokens are divided.
     pub(crate) tiles: Option<[TileFn; 2]>,
-    /// Whether all these take tiles of any number of tokens instead.
+    /// True if all these tiles take any number of tokens.
     pub(crate) any_columns: bool,
 }
 
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
 impl GemmKernels {
-    /// On packed panels alone.
+    /// Creates a row with tiles on packed panels only.
     pub(crate) const fn packed(
         levels: &'static [Level],
         tokens: usize,
@@ -118,7 +118,7 @@ impl GemmKernels {
         }
     }
 
-    /// On unpacked panels alone.
+    /// Creates a row with tiles on unpacked panels only.
     pub(crate) const fn unpacked(
         variant: Variant,
         levels: &'static [Level],
@@ -130,7 +130,7 @@ impl GemmKernels {
         GemmKernels { variant, levels, port, tokens, unpack, panels, tiles: None, any_columns: false }
     }
 
-    /// On packed panels and unpacked ones, for tiles of any number of tokens.
+    /// Creates a row with tiles on packed and on unpacked panels, for any number of tokens.
     pub(crate) const fn any_tokens(
         variant: Variant,
         levels: &'static [Level],
@@ -143,19 +143,19 @@ impl GemmKernels {
         GemmKernels { variant, levels, port, tokens, unpack, panels, tiles: Some(packed), any_columns: true }
     }
 
-    /// The same, and on panels unpacked to floats.
+    /// Adds tiles on panels unpacked to floats to a row.
     pub(crate) const fn and_unpacked(self, unpack: UnpackKernel) -> GemmKernels {
         GemmKernels { variant: Variant::Unpacked, unpack: Some(unpack), ..self }
     }
 
-    /// The same, for processors with so many multiply ports.
+    /// Restricts a row to processors with this number of multiply ports.
     pub(crate) const fn on(self, port: Port) -> GemmKernels {
         GemmKernels { port, ..self }
     }
 }
 
 impl GemmKernels {
-    /// Whether a tier takes this row.
+    /// Returns whether a tier uses this row.
     pub(crate) fn is_for(&self, tier: Tier) -> bool {
         let port = match self.port {
             Port::Any => true,
@@ -166,16 +166,16 @@ impl GemmKernels {
     }
 }
 
-/// What a level has that multiplies pairs of bfloat16 by an instruction of their own.
+/// Kernels of a level with an instruction that multiplies pairs of bfloat16.
 #[derive(Debug)]
 pub(crate) struct Bf16Kernels {
-    /// The tiles of BF16 weights, by number of columns less one: those that fetch weights into L2, and those that
-    /// do so into the first.
+    /// Tiles of BF16 weights, by number of columns minus 1: those that prefetch weights into L2, and those that
+    /// prefetch into L1.
     pub(crate) tiles: [[TileFn; Level::VECTOR_COLUMNS]; 2],
-    /// Those for many tokens.
+    /// Kernels for many tokens.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for tiers of x86-64 alone"))]
     pub(crate) many: GemmKernels,
-    /// Makes so many rounds of independent products in registers, and says how many those were; to be called where the
-    /// level is there.
+    /// Computes `rounds` rounds of independent products in registers and returns the number of products. To be called
+    /// only if the level is supported.
     pub(crate) products: unsafe fn(rounds: u64) -> u64,
 }

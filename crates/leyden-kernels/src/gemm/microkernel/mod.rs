@@ -15,7 +15,7 @@ pub(crate) mod x86_64;
 use crate::cpu::isa::{Level, Tier};
 use kernels::{Bf16Kernels, GemmKernels};
 
-/// The kernels of BF16 weights of a level with instructions for them.
+/// Returns the kernels of BF16 weights of a level with instructions for them.
 pub(crate) fn bf16_kernels(level: Level) -> Option<&'static Bf16Kernels> {
     #[cfg(target_arch = "x86_64")]
     if level.bf16_pairs() {
@@ -25,7 +25,7 @@ pub(crate) fn bf16_kernels(level: Level) -> Option<&'static Bf16Kernels> {
     None
 }
 
-/// The rows of BF16 weights that have files of their own.
+/// Registry rows of BF16 weights that have files of their own.
 pub(crate) const BF16_ROWS: [&[GemmKernels]; 2] = {
     #[cfg(target_arch = "x86_64")]
     {
@@ -36,13 +36,15 @@ pub(crate) const BF16_ROWS: [&[GemmKernels]; 2] = {
     [&[], &[]]
 };
 
-/// As [`Simd::f32_products`](crate::simd::Simd::f32_products), of bfloat16, where the tier has instructions for them.
+/// Returns the bfloat16 counterpart of [`Simd::f32_products`](crate::simd::Simd::f32_products), if the tier has
+/// instructions for it.
 pub(crate) fn bf16_products(tier: Tier) -> Option<impl Fn(u64) -> u64 + Sync> {
     // SAFETY: the Tier proves the features.
     bf16_kernels(tier.level()).map(|kernels| |rounds| unsafe { (kernels.products)(rounds) })
 }
 
-/// As [`Simd::int8_products`](crate::simd::Simd::int8_products), of matrices, where the tier has instructions for them.
+/// Returns the matrix counterpart of [`Simd::int8_products`](crate::simd::Simd::int8_products), if the tier has
+/// instructions for it.
 pub(crate) fn matrix_products(tier: Tier) -> Option<impl Fn(u64) -> u64 + Sync> {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the Tier proves the features.

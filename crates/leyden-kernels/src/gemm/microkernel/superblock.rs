@@ -1,8 +1,8 @@
-//! The microkernel of superblock formats (K-quantised values, IQ4_XS): integer scales per 16 or 32 values under floats per 256. Written once for every
-//! format ([`Superblock`]) and instruction set ([`IntSimd`]); with `IntSimd` of AVX2 and `format::q4_k` it is the AVX2 Q4_K microkernel.
+//! Microkernel of superblock formats (K-quants, IQ4_XS): integer scales per 16 or 32 values and float factors per 256.
+//! Written once for all formats ([`Superblock`]) and instruction sets ([`IntSimd`]).
 //!
-//! What is computed is defined by the scalar tile beside each format. Integer sums are exact, so any order of them gives the same bits; the
-//! float operations are the definition's, one chain per row.
+//! The scalar tile beside each format defines the result. Integer sums are exact, so their order does not matter; the
+//! float operations are those of the definition, one chain per row.
 
 use crate::cpu::isa::AccInit;
 use crate::gemm::format::overflow_bounds::{NO_NORMS, OF_BLOCKS, OF_TOTALS, i16_limit, norms_of};
@@ -16,15 +16,16 @@ use crate::types::PANEL_ROWS;
 use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// The largest product of two sums of squares, of weights and activations of three blocks, with which every sum of their
-/// products is at most 2^24 (Cauchy and Schwarz) and so exact in floats: 2^48, less what the rounding of the two may hide.
-/// The sum of four is then rounded once, as that of integers is.
+/// Limit on the product of two sums of squares, of the weights and of the activations of three blocks: below it every
+/// sum of their products is at most 2^24 (Cauchy-Schwarz) and so exact in floats. 2^48, reduced by the rounding error
+/// of the two sums. The sum of four blocks is then rounded once, like the integer sum.
 const EXACT: f32 = 0.999 * (1_u64 << 48) as f32;
 
-/// That with which every sum of a block's products fits 16 bits.
+/// Limit on the same product for one block: below it every sum of the block's products fits 16 bits.
 const NARROW: f32 = 0.999 * (i16::MAX as f32) * (i16::MAX as f32);
 
-/// A panel of a superblock format, or as many as `D` takes together, times `C * D::COLUMNS` columns of a tile.
+/// Multiplies a panel of a superblock format, or as many panels as `D` takes together, with `C * D::COLUMNS` columns of
+/// a tile.
 #[inline(always)]
 pub(crate) fn superblocks<D: IntSimd, F: Superblock, const SIGNED: bool, const HOW: u8, const C: usize>(
     d: D,
@@ -38,20 +39,21 @@ pub(crate) fn superblocks<D: IntSimd, F: Superblock, const SIGNED: bool, const H
     check::<D>(panel.len(), F::panel_bytes(k), t, k, columns, out);
     assert!(t.scales.len() == n * columns && t.sums.len() == n * 4 * columns);
     assert!(t.pairs.len() == n * 2 * columns);
-    // What a shift or an offset adds is either what sums begin at, or leaves with the scaled sums of activations.
+    // The correction of a shift or zero point is either the sums' initial value, or subtracted with the scaled sums of
+    // activations.
     let acc_init = match D::ACC_INIT {
         AccInit::Shift if F::UNPACKED => SIGNED || F::ZERO != 0,
         AccInit::Shift => const { zero_point_in_acc_init::<D, F, C>() },
         _ => false,
     };
     assert!(!acc_init || t.acc_init.len() == k / 32 * D::ACC_INIT.of_block() * columns);
-    // Whether sums fit 16 bits is known of the format, or seen of the tile, or not worth looking: with few tokens most
-    // instructions are about the weights.
+    // Sums fit 16 bits because of the format, or by a look at the tile's bounds. With few tokens the look does not pay:
+    // most instructions then handle weights.
     let (limit, peak) =
         if acc_init { const { i16_limit::<F>(true) } } else { const { i16_limit::<F>(false) } };
     let always = D::WORDS && limit >= 32 / F::PARTS as i32 * A;
     let look = D::WORDS && !always && C > 2 && limit > 32 / F::PARTS as i32 * A / 8;
-    // Elsewhere it, or whether floats hold totals exactly, may be seen of the tile and the panel together.
+    // Otherwise the bounds of tile and panel together may show it, or show that totals are exact in floats.
     let norms = if F::UNPACKED { const { norms_of::<D, F>() } } else { NO_NORMS };
     let compare = norms != NO_NORMS;
     assert!(!(look || compare) || t.overflow_bounds.len() == n);
@@ -63,7 +65,7 @@ pub(crate) fn superblocks<D: IntSimd, F: Superblock, const SIGNED: bool, const H
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, sb);
             if !F::UNPACKED {
-                // The factors lie before the quantised values, which are fetched as they are used.
+                // The factors precede the quantised values, whose lines are prefetched as they are used.
                 let factors = F::panel_bytes(256).unwrap_or(0).saturating_sub(8 * F::BYTES);
                 for at in (0..factors).step_by(64) {
                     d.prefetch_following(f.quants.wrapping_sub(factors).wrapping_add(at), C);
@@ -105,10 +107,10 @@ pub(crate) fn superblocks<D: IntSimd, F: Superblock, const SIGNED: bool, const H
     }
 }
 
-/// Scaled sums of 128 values.
+/// Computes scaled sums of 128 values.
 ///
 /// # Safety
-/// `f` is the superblock's, which the tile covers; with `acc_init` the tile has such.
+/// `f` belongs to superblock `sb`, which the tile covers; with `acc_init` the tile has initial values.
 #[inline(always)]
 unsafe fn scaled_half<D: IntSimd, F: Superblock, const SIGNED: bool, const HOW: u8, const C: usize>(
     d: D,
@@ -124,7 +126,7 @@ unsafe fn scaled_half<D: IntSimd, F: Superblock, const SIGNED: bool, const HOW: 
         _ => F::ZERO,
     };
     let mut scaled = [d.zeros(); C];
-    // SAFETY: `f` is the superblock's, which the tile covers (`# Safety`).
+    // SAFETY: `f` belongs to superblock `sb`, which the tile covers (`# Safety`).
     unsafe {
         if (F::UNPACKED || acc_init) && D::WORDS && HOW == INTEGERS && F::EXACT_64 && zero == 0 {
             for quarter in 0..2 {
@@ -151,10 +153,10 @@ unsafe fn scaled_half<D: IntSimd, F: Superblock, const SIGNED: bool, const HOW: 
     scaled
 }
 
-/// Scaled sums of some blocks of 32 values of superblock `sb`.
+/// Computes scaled sums of some blocks of 32 values of superblock `sb`.
 ///
 /// # Safety
-/// `f` is the superblock's, which the tile covers; with `begin` the tile has initial values.
+/// `f` belongs to superblock `sb`, which the tile covers; with `begin` the tile has initial values.
 #[inline(always)]
 unsafe fn blocks<D: IntSimd, F: Superblock, const SIGNED: bool, const HOW: u8, const C: usize>(
     d: D,
@@ -165,13 +167,13 @@ unsafe fn blocks<D: IntSimd, F: Superblock, const SIGNED: bool, const HOW: u8, c
     begin: bool,
 ) -> [D::Ints; C] {
     if D::PACKS_TWO_SUMS && F::UNPACKED && HOW == WORDS && (F::PARTS == 2 || !begin) {
-        // SAFETY: `f` is the superblock's, which the tile covers (`# Safety`).
+        // SAFETY: `f` belongs to superblock `sb`, which the tile covers (`# Safety`).
         return unsafe { shared::<D, F, SIGNED, C>(d, f, t, sb, range, begin) };
     }
     let columns = d.of::<C>();
     let mut total = [d.ints(); C];
     for b in range {
-        // SAFETY: `f` is the superblock's, which the tile covers (`# Safety`).
+        // SAFETY: `f` belongs to superblock `sb`, which the tile covers (`# Safety`).
         unsafe {
             let w = f.quants.add(b * F::BYTES);
             let a = codes_at(t, sb * 8 + b, columns);
@@ -189,17 +191,18 @@ unsafe fn blocks<D: IntSimd, F: Superblock, const SIGNED: bool, const HOW: u8, c
             }
         }
         if !F::UNPACKED && C == 1 {
-            // Lest the compiler unroll the loop and move the prefetches to its end, where they would come all at once.
+            // Keeps the compiler from unrolling the loop and moving all prefetches to its end.
             compiler_fence(Ordering::SeqCst);
         }
     }
     total
 }
 
-/// As [`blocks`], of an even number of blocks whose sums fit 16 bits, two sums in a lane. Sums of 32 values begin at nothing.
+/// Computes [`blocks`] for an even number of blocks whose sums fit 16 bits, with two sums per lane. Sums of 32 values
+/// begin at zero.
 ///
 /// # Safety
-/// As of [`blocks`].
+/// As in [`blocks`].
 #[inline(always)]
 unsafe fn shared<D: IntSimd, F: Superblock, const SIGNED: bool, const C: usize>(
     d: D,
@@ -212,7 +215,7 @@ unsafe fn shared<D: IntSimd, F: Superblock, const SIGNED: bool, const C: usize>(
     let columns = d.of::<C>();
     let mut total = [d.ints(); C];
     for b in range.step_by(if F::PARTS == 1 { 2 } else { 1 }) {
-        // SAFETY: as of `blocks` (`# Safety`).
+        // SAFETY: as in `blocks` (`# Safety`).
         unsafe {
             let w = f.quants.add(b * F::BYTES);
             let a = codes_at(t, sb * 8 + b, columns);
@@ -249,11 +252,11 @@ unsafe fn shared<D: IntSimd, F: Superblock, const SIGNED: bool, const C: usize>(
     total
 }
 
-/// Adds the scaled sums of 32 values: one scale for all, or one for each 16. The sums begin at `acc_init`, if any.
+/// Adds the scaled sums of 32 values, with one scale for all or one per 16. The sums begin at `acc_init`, if given.
 ///
 /// # Safety
-/// `w` points at the quantised values of 32 values of 16 rows, `a` at the activations of 32 values of the columns, `acc_init` at the
-/// columns' numbers for the 32 values, for the first 16 and for the last.
+/// `w` points at 32 quantised values of 16 rows, `a` at 32 activations of each column, and `acc_init` at the columns'
+/// initial values for all 32 values, for the first 16 and for the last 16.
 #[inline(always)]
 unsafe fn block<
     D: IntSimd,
@@ -270,25 +273,26 @@ unsafe fn block<
     acc_init: Option<*const i32>,
     total: &mut [D::Ints; C],
 ) {
-    // Sums that need not be widened on the way can be those of one part after the other.
+    // Sums that need no widening on the way can be computed one part after the other.
     let in_turn = C > D::PARTS_TOGETHER && const { steps::<D, F>(1) == 4 };
     if P == 2 && (in_turn || acc_init.is_some()) {
         let mut from = [[d.none(); C]; 2];
         if let Some(acc_init) = acc_init {
             for (part, from) in from.iter_mut().enumerate() {
                 for (c, from) in from.iter_mut().enumerate() {
-                    // SAFETY: `w` points at the quantised values of 32 values of 16 rows, `a` at the activations of 32 values of the columns, `acc_init` at the columns' numbers for the 32 values, for the first 16 and for the last (`# Safety`).
+                    // SAFETY: `acc_init` holds initial values for the first 16 and the last 16 values of each column
+                    // (`# Safety`).
                     *from =
                         unsafe { d.begin(acc_init.add((1 + part) * d.of::<C>() + c * D::COLUMNS), F::ZERO) };
                 }
             }
         }
-        // SAFETY: `w` points at the quantised values of 32 values of 16 rows, `a` at the activations of 32 values of the columns, `acc_init` at the columns' numbers for the 32 values, for the first 16 and for the last (`# Safety`).
+        // SAFETY: `w` and `a` point at 32 values of each row and column (`# Safety`).
         let low = unsafe { d.products_of_part::<Stream<F, C, false>, SIGNED, C, false>(from[0], w, a) };
         for c in 0..C {
             total[c] = d.add_scaled::<SIGNED, HOW>(total[c], low[c], scale[0]);
         }
-        // SAFETY: `w` points at the quantised values of 32 values of 16 rows, `a` at the activations of 32 values of the columns, `acc_init` at the columns' numbers for the 32 values, for the first 16 and for the last (`# Safety`).
+        // SAFETY: as above.
         let high = unsafe { d.products_of_part::<Stream<F, C, false>, SIGNED, C, true>(from[1], w, a) };
         for c in 0..C {
             total[c] = d.add_scaled::<SIGNED, HOW>(total[c], high[c], scale[P - 1]);
@@ -300,12 +304,12 @@ unsafe fn block<
         let mut s = [[d.none(); C]; P];
         if let Some(acc_init) = acc_init.filter(|_| chunk == 0) {
             for (c, s) in s[0].iter_mut().enumerate() {
-                // SAFETY: `w` points at the quantised values of 32 values of 16 rows, `a` at the activations of 32 values of the columns, `acc_init` at the columns' numbers for the 32 values, for the first 16 and for the last (`# Safety`).
+                // SAFETY: `acc_init` holds an initial value for each column (`# Safety`).
                 *s = unsafe { d.begin(acc_init.add(c * D::COLUMNS), F::ZERO) };
             }
         }
         let groups = chunk * steps..(chunk + 1) * steps;
-        // SAFETY: `# Safety` of this function covers every step.
+        // SAFETY: `w` and `a` cover all steps (`# Safety`).
         unsafe { d.products::<Stream<F, C, false>, SIGNED, C, P>(&mut s, groups, w, a) };
         for p in 0..P {
             for c in 0..C {
@@ -315,7 +319,8 @@ unsafe fn block<
     }
 }
 
-/// Sums of activations of one half of 128 values, weighted by one byte per block: what offsets and minima take.
+/// Computes sums of the activations of one half of 128 values, weighted by one byte per block: the terms of zero points
+/// and minima.
 ///
 /// # Safety
 /// The tile covers superblock `sb`.
@@ -335,7 +340,7 @@ unsafe fn weighted<D: IntSimd, F: Superblock, const C: usize>(
         let weights = d.pairs(bytes(2 * i), bytes(2 * i + 1), signed);
         for c in 0..C {
             let word = (sb * 2 * pairs + i) * d.of::<C>() + c * D::COLUMNS;
-            // SAFETY: the words of superblock sb are 2 * pairs per column.
+            // SAFETY: superblock sb has 2 * pairs words per column.
             total[c] = unsafe { d.add_pairs(total[c], weights, words.as_ptr().add(word)) };
         }
     }

@@ -1,10 +1,11 @@
-//! Panels as products of matrices read them (`isa::amx`): written from packed ones when the first of several tiles meets them, or a part
-//! of one after the other where one tile is all.
+//! Panels for AMX matrix products, unpacked from packed panels once for several tiles, or part by part for a single
+//! tile.
 //!
-//! An instruction multiplies 64 or 32 values of sixteen rows with those of sixteen columns. A product with a scale for each 32 or 16
-//! values would have to be unpacked as often; where such scales are integers, weights are multiplied by them here, and 128 values
-//! are one sum. It then takes two bytes to hold one, so there are two planes: of lower bytes, unsigned, and of upper ones, signed. The
-//! sum over the latter times 256, plus that over the former, is what integers everywhere else sum up to.
+//! An instruction multiplies 64 or 32 values of 16 rows with those of 16 columns. With a scale per 32 or 16 values,
+//! each such product would have to be scaled. Where these scales are integers, weights are multiplied by them here, so
+//! that 128 values are one sum. Such a weight takes two bytes, so there are two planes: unsigned lower bytes, and
+//! signed upper bytes. The sum over the latter times 256, plus that over the former, is the integer sum of all other
+//! levels.
 
 use crate::gemm::format::traits::{A, Block32, QuantFormat, Superblock};
 use crate::gemm::unpack::stream::prefetch;
@@ -14,77 +15,78 @@ use crate::types::PANEL_ROWS;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Bytes of sixteen floats, and of the quantised values of 32 values.
+/// Bytes of 16 floats; `BLOCK` is the bytes of 32 quantised values of 16 rows.
 const FLOATS: usize = 4 * PANEL_ROWS;
 const BLOCK: usize = 32 * PANEL_ROWS;
 
-/// What [`superblocks`] needs of an instruction set besides.
+/// Additional operations of an instruction set for [`superblocks`].
 pub(crate) trait Planes: IntSimd {
-    /// Lower and upper bytes of unsigned quantised values less `zero` times their rows' scales, signed bytes, each row's in both numbers of a pair.
-    /// Products fit 16 bits.
+    /// Computes `(quants - zero) * scales` and returns its lower and upper bytes. `quants` are unsigned; `scales` are
+    /// signed bytes, each row's scale in both numbers of a pair. Products fit 16 bits.
     fn planes(self, quants: Self::Quants, scales: Self::Pairs, zero: i16) -> [Self::Quants; 2];
-    /// Writes pairs of 16 rows.
+    /// Stores pairs of 16 rows.
     ///
     /// # Safety
     /// `p` points at room for them.
     unsafe fn store_pairs(self, a: Self::Pairs, p: *mut u8);
 }
 
-/// A panel of a Block32 format. Each 32 values: `[16]` scales, `[16]` minima if there are any, quantised values `[8][16][4]`, signed and without
-/// offset.
+/// Panel of a Block32 format. Per 32 values: `[16]` scales, `[16]` minima if there are any, and quantised values
+/// `[8][16][4]`, signed and without zero point.
 pub(crate) struct AmxBlocks<F>(PhantomData<F>);
 
 impl<F: Block32> AmxBlocks<F> {
     pub(crate) const CODES: usize = if F::MINIMUM { 2 * FLOATS } else { FLOATS };
     pub(crate) const OF_32: usize = Self::CODES + BLOCK;
 
-    /// Bytes of a panel of depth `k`.
+    /// Returns the bytes of a panel of depth `k`.
     pub(crate) fn bytes(k: usize) -> Option<usize> {
         (k / 32).checked_mul(Self::OF_32)
     }
 }
 
-/// A panel of a superblock format. Each 128 values: `[16]` d, `[16]` dmin, the minima of two blocks in a word `[PAIRS][16]`, and planes of
-/// quantised values `[32][16][4]`, the lower bytes and the upper ones.
+/// Panel of a superblock format. Per 128 values: `[16]` d, `[16]` dmin, the minima of two blocks in a word
+/// `[PAIRS][16]`, and planes of quantised values `[32][16][4]`, first the lower bytes, then the upper ones.
 pub(crate) struct AmxPlanes<F>(PhantomData<F>);
 
 impl<F: Superblock> AmxPlanes<F> {
-    /// The largest magnitude of a code times its scale.
+    /// Largest magnitude of a quantised value times its scale.
     const LARGEST: i32 = {
         let above = if F::SIGNED { F::MAX } else { F::MAX - F::ZERO };
         let below = if F::SIGNED { F::MAX + 1 } else { F::ZERO };
         F::MAX_SCALE * if above > below { above } else { below }
     };
-    /// Planes: one where every product is an unsigned byte.
+    /// Number of planes: one if every product is an unsigned byte, else two.
     pub(crate) const PLANES: usize = {
         let unsigned = !F::SIGNED && F::ZERO == 0 && !F::SIGNED_SCALES;
         if unsigned && Self::LARGEST <= u8::MAX as i32 { 1 } else { 2 }
     };
-    /// Words of two blocks each.
+    /// Number of words with the minima of two blocks each.
     pub(crate) const PAIRS: usize = 2 * F::PARTS;
     pub(crate) const MINIMA: usize = 2 * FLOATS;
     pub(crate) const CODES: usize = Self::MINIMA + if F::MINIMUM { Self::PAIRS * FLOATS } else { 0 };
     pub(crate) const OF_128: usize = Self::CODES + Self::PLANES * 4 * BLOCK;
 
-    /// Bytes of a panel of depth `k`.
+    /// Returns the bytes of a panel of depth `k`.
     pub(crate) fn bytes(k: usize) -> Option<usize> {
         (k / 128).checked_mul(Self::OF_128)
     }
 }
 
-/// The `g`-th and `g + 4`-th quantised values of four values of every row, all plus `shift`. What follows them is prefetched.
+/// Loads k-groups `g` and `g + 4` of every row, each quantised value plus `shift`, and prefetches the memory after the
+/// panel's part.
 ///
 /// # Safety
-/// `w` points at the quantised values of 32 values.
+/// `w` points at 32 quantised values of 16 rows.
 #[inline(always)]
 unsafe fn quants<D: IntSimd, F: QuantFormat>(d: D, w: *const u8, g: usize, shift: u8) -> [D::Quants; 2] {
     prefetch::<D, F>(d, w, g, 1);
-    // SAFETY: `w` points at the quantised values of 32 values (`# Safety`).
+    // SAFETY: `w` points at 32 quantised values of 16 rows (`# Safety`).
     let (low, high) = unsafe { F::pair(d, w, g) };
     if shift == 0 { [low, high] } else { [d.shift(low, shift), d.shift(high, shift)] }
 }
 
-/// Writes some blocks of a panel of a Block32 format as [`AmxBlocks`].
+/// Unpacks blocks of a Block32 panel to [`AmxBlocks`].
 #[inline(always)]
 pub(crate) fn block32<D: IntSimd, F: Block32>(
     d: D,
@@ -116,7 +118,7 @@ pub(crate) fn block32<D: IntSimd, F: Block32>(
     }
 }
 
-/// Writes some superblocks of a panel of a superblock format as [`AmxPlanes`].
+/// Unpacks superblocks of a panel to [`AmxPlanes`].
 #[inline(always)]
 pub(crate) fn superblocks<D: Planes, F: Superblock>(
     d: D,
@@ -126,7 +128,7 @@ pub(crate) fn superblocks<D: Planes, F: Superblock>(
     out: &mut [u8],
 ) {
     const {
-        // Sums of the planes are exact as floats, and so the sum of both is rounded once.
+        // Sums of each plane are exact as floats, so the sum of both is rounded once.
         assert!(AmxPlanes::<F>::LARGEST <= i16::MAX as i32 && 255 * F::MAX_SCALE <= i16::MAX as i32);
         assert!(128 * 255 * A < 1 << 22 && 128 * (AmxPlanes::<F>::LARGEST / 256 + 1) * A < 1 << 22);
     }

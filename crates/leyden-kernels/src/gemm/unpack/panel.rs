@@ -1,14 +1,15 @@
 //! Panels unpacked once for many tiles.
 //!
-//! On a packed panel a tile unpacks quantised values and scales in registers. Where many tiles meet a panel, a task first writes it as bytes
-//! and floats ([`Unpacked`]) into scratch memory that stays in L2, and all tiles read that. Sums are the same integers, so results are the
-//! same bits. Which formats and levels do so is in `gemm::registry`.
+//! On a packed panel each tile unpacks quantised values and scales in registers. If many tiles use a panel, a task
+//! first writes it as bytes and floats ([`Unpacked`]) to scratch memory that stays in L2, and all tiles read that. Sums
+//! are the same integers, so results are the same bits. `gemm::registry` lists the formats and levels that do this.
 //!
-//! With [`AccInit::Shift`] quantised values are shifted to be unsigned, all by the same number, and sums begin at what takes that back:
-//! then neither the offset of a format nor its signs cost a tile anything. With [`AccInit::Lanes`] they stay what they are. AVX2 has layouts of
-//! its own for integer scales and signed quantised values (`gemm/microkernel/x86_64/avx2_maddubs.rs`, `gemm/microkernel/x86_64/avx2_madd.rs`).
+//! With [`AccInit::Shift`] all quantised values are shifted by the same number to be unsigned, and sums begin at a
+//! correction, so neither the zero point nor the sign of a format costs a tile anything. With [`AccInit::Lanes`]
+//! quantised values stay unchanged. AVX2 has its own layouts for integer scales and signed quantised values
+//! (`gemm/microkernel/x86_64/avx2_maddubs.rs`, `gemm/microkernel/x86_64/avx2_madd.rs`).
 //!
-//! Floats of 16 bits become floats of 32, which a tile's loop then multiplies as it does those of F32.
+//! 16-bit floats become 32-bit floats, which a tile multiplies like F32 weights.
 
 use crate::cpu::isa::AccInit;
 use crate::gemm::format::overflow_bounds::{NO_NORMS, OF_BLOCKS, norms_of};
@@ -22,12 +23,12 @@ use crate::simd::int::{F32Simd, INTEGERS, IntSimd};
 use crate::types::PANEL_ROWS;
 use std::marker::PhantomData;
 
-/// Bytes of 32 quantised values of 16 rows, and of 16 floats.
+/// Bytes of 32 quantised values of 16 rows; `FLOATS` is the bytes of 16 floats.
 const BLOCK: usize = 32 * PANEL_ROWS;
 const FLOATS: usize = 4 * PANEL_ROWS;
 
-/// A format after its panels were unpacked, a format of its own: scales as floats, or as bytes where they are
-/// integers, and then quantised values; with `WINOGRAD` as [`winograd`] reads them.
+/// Format of unpacked panels of format `F`: scales as floats, or as bytes if they are integers, then quantised values;
+/// with `WINOGRAD` in the layout of [`winograd`].
 pub(crate) struct Unpacked<F, const WINOGRAD: bool = false>(PhantomData<F>);
 
 impl<F: QuantFormat, const WINOGRAD: bool> QuantFormat for Unpacked<F, WINOGRAD> {
@@ -45,7 +46,7 @@ impl<F: QuantFormat, const WINOGRAD: bool> QuantFormat for Unpacked<F, WINOGRAD>
     }
 }
 
-/// A panel: `[k/32][16]` scales, each with `[16]` minima if there are any, then quantised values.
+/// Panel layout: `[k/32][16]` scales, each with `[16]` minima if there are any, then quantised values.
 impl<F: Block32> Block32 for Unpacked<F> {
     const MINIMUM: bool = F::MINIMUM;
     const HALVES: bool = F::HALVES;
@@ -62,7 +63,7 @@ impl<F: Block32> Block32 for Unpacked<F> {
     }
 }
 
-/// Makes the weights of 16 bits of a panel floats of 32.
+/// Converts the 16-bit weights of a panel to 32-bit floats.
 #[inline(always)]
 pub(crate) fn floats<D: IntSimd, F: ReadFloats>(d: D, f: F, panel: &[u8], k: usize, out: &mut [u8]) {
     const HALVES: usize = 2 * PANEL_ROWS;
@@ -76,22 +77,23 @@ pub(crate) fn floats<D: IntSimd, F: ReadFloats>(d: D, f: F, panel: &[u8], k: usi
     }
 }
 
-/// Bytes of a panel of depth `k` of floats.
+/// Returns the bytes of a float panel of depth `k`.
 pub(crate) fn float_bytes(k: usize) -> Option<usize> {
     k.checked_mul(FLOATS)
 }
 
-/// Bytes of a panel of depth `k` of bfloat16 in pairs, an odd depth's last ones beside zeros.
+/// Returns the bytes of a panel of depth `k` of bfloat16 pairs; the last values of an odd depth are paired with zeros.
 pub(crate) fn pair_bytes(k: usize) -> Option<usize> {
     k.checked_next_multiple_of(2)?.checked_mul(2 * PANEL_ROWS)
 }
 
-/// Bytes of a panel of a Block32 format of depth `k`.
+/// Returns the bytes of a panel of a Block32 format of depth `k`.
 pub(crate) fn block32_bytes<F: Block32>(k: usize) -> Option<usize> {
     Unpacked::<F>::scale_bytes(k).0.checked_add(k.checked_mul(PANEL_ROWS)?)
 }
 
-/// A panel, for each 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and of their minima, quantised values.
+/// Panel layout per 256 values: `[16]` d, `[16]` dmin, the bytes of the blocks' scales and of their minima, then
+/// quantised values.
 impl<F: Superblock, const WINOGRAD: bool> Unpacked<F, WINOGRAD> {
     const SCALES: usize = 2 * FLOATS;
     const MINIMA: usize = Self::SCALES + 8 * F::PARTS * PANEL_ROWS;
@@ -113,10 +115,10 @@ impl<F: Superblock, const WINOGRAD: bool> Superblock for Unpacked<F, WINOGRAD> {
 
     #[inline(always)]
     unsafe fn factors<D: IntSimd>(d: D, panel: *const u8, _k: usize, sb: usize) -> SuperblockScales<D> {
-        // SAFETY: the caller gives a whole panel, of which this is superblock sb.
+        // SAFETY: the caller passes a whole panel, and this is its superblock sb.
         unsafe {
             let p = panel.add(sb * Self::OF_256);
-            // Scales are read one by one by those below: so many do not stay in registers.
+            // The methods below read scales one by one: so many do not stay in registers.
             let (factor, minimum) = (d.load_floats(p), d.load_floats(p.add(FLOATS)));
             SuperblockScales {
                 d: factor,
@@ -130,7 +132,7 @@ impl<F: Superblock, const WINOGRAD: bool> Superblock for Unpacked<F, WINOGRAD> {
 
     #[inline(always)]
     unsafe fn scale<D: IntSimd>(d: D, f: &SuperblockScales<D>, i: usize) -> D::Bytes {
-        // SAFETY: the factors' quantised values lie behind the scales of 256 values.
+        // SAFETY: the factors' quantised values follow the scales of 256 values.
         unsafe { d.bytes(f.quants.sub(Self::CODES - Self::SCALES).add(i * PANEL_ROWS)) }
     }
 
@@ -141,8 +143,8 @@ impl<F: Superblock, const WINOGRAD: bool> Superblock for Unpacked<F, WINOGRAD> {
     }
 }
 
-/// What is added to every code of a format whose sums begin at the batch's `acc_init`: those that are not unsigned and
-/// without offset from the beginning.
+/// Returns the shift of the quantised values of formats whose sums begin at the batch's `acc_init`: signed formats and
+/// those with a zero point.
 const fn shift<D: IntSimd, F: QuantFormat>() -> u8 {
     match D::ACC_INIT {
         AccInit::Shift if F::SIGNED || F::ZERO != 0 => (ZERO_POINT_SHIFT - F::ZERO) as u8,
@@ -153,12 +155,12 @@ const fn shift<D: IntSimd, F: QuantFormat>() -> u8 {
 /// Unpacks 32 values of 16 rows.
 ///
 /// # Safety
-/// `w` points at the quantised values of 32 values, and `out` at room for [`BLOCK`] bytes.
+/// `w` points at 32 quantised values of 16 rows, and `out` at room for [`BLOCK`] bytes.
 #[inline(always)]
 unsafe fn block<D: IntSimd, F: QuantFormat>(d: D, w: *const u8, out: *mut u8, shift: u8) {
     for g in 0..4 {
         prefetch::<D, F>(d, w, g, 1);
-        // SAFETY: `w` points at the quantised values of 32 values, and `out` at room for `BLOCK` bytes (`# Safety`).
+        // SAFETY: `w` points at 32 quantised values of 16 rows, and `out` at room for `BLOCK` bytes (`# Safety`).
         unsafe {
             let (low, high) = F::pair(d, w, g);
             let (low, high) =
@@ -190,7 +192,7 @@ pub(crate) fn block32<D: IntSimd, F: Block32>(d: D, panel: &[u8], k: usize, out:
     }
 }
 
-/// Unpacks a panel of a superblock format, and raises `norms` to what [`norms_of`] says of each 128 values.
+/// Unpacks a panel of a superblock format, and raises `norms` to the panel's norm ([`norms_of`]) of each 128 values.
 #[inline(always)]
 pub(crate) fn superblocks<D: F32Simd, F: Superblock, const WINOGRAD: bool>(
     d: D,
@@ -237,10 +239,11 @@ pub(crate) fn superblocks<D: F32Simd, F: Superblock, const WINOGRAD: bool>(
     }
 }
 
-/// The largest over all rows, and over all blocks where `norms_of` says so, of the sum of squares that it names.
+/// Returns the norm of a half: the sum of squares selected by `norms_of`, the largest over all rows and, for blocks,
+/// over all blocks.
 ///
 /// # Safety
-/// `f` is a superblock's.
+/// `f` belongs to a superblock of a whole panel.
 #[inline(always)]
 unsafe fn norm<D: F32Simd, F: Superblock>(d: D, f: &SuperblockScales<D>, half: usize) -> f32 {
     let of_blocks = const { norms_of::<D, F>() } == OF_BLOCKS;
@@ -248,7 +251,7 @@ unsafe fn norm<D: F32Simd, F: Superblock>(d: D, f: &SuperblockScales<D>, half: u
     for b in half * 4..half * 4 + if of_blocks { 4 } else { 3 } {
         let mut squares = [d.ints(); 2];
         for g in 0..4 {
-            // SAFETY: `f` is a superblock's (`# Safety`).
+            // SAFETY: `f` belongs to a superblock of a whole panel (`# Safety`).
             let (low, high) = unsafe { F::pair(d, f.quants.add(b * F::BYTES), g) };
             let zero_point_in_acc_init =
                 |quants| if F::ZERO == 0 { quants } else { d.shift(quants, (-F::ZERO) as u8) };
@@ -261,7 +264,7 @@ unsafe fn norm<D: F32Simd, F: Superblock>(d: D, f: &SuperblockScales<D>, half: u
         if of_blocks {
             total = d.max(d.max(total, low), high);
         } else {
-            // SAFETY: `f` is a superblock's (`# Safety`).
+            // SAFETY: `f` belongs to a superblock of a whole panel (`# Safety`).
             let scale = d.signed_bytes(unsafe { F::scale(d, f, b) });
             total = d.fma(d.sum(low, high), d.mul(scale, scale), total);
         }

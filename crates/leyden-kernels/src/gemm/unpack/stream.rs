@@ -1,4 +1,5 @@
-//! How the microkernels read packed panels: prefetch, copies of scales, and quantised values shifted by their zero point.
+//! Reading of packed panels in microkernels: prefetch, copies of scales, and quantised values shifted by their zero
+//! point.
 
 use crate::cpu::isa::AccInit;
 use crate::gemm::format::traits::QuantFormat;
@@ -9,17 +10,17 @@ use crate::types::PANEL_ROWS;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// A copy of some blocks' scales. They lie before the quantised values, so that reading them beside each block's would be a second stream of
-/// memory, which hardware prefetchers follow badly.
+/// Copy of some blocks' scales. Scales precede the quantised values, so reading them block by block would be a second
+/// memory stream, which hardware prefetchers follow badly.
 #[repr(align(64))]
 pub(crate) struct ScaleCopy([MaybeUninit<u8>; 64 * KEPT]);
 
-/// Columns up to which scales are copied.
+/// Maximum number of columns for which scales are copied.
 pub(crate) const KEPT_COLUMNS: usize = 2;
-/// Blocks whose scales are kept at a time, each of at most 64 bytes.
+/// Number of blocks whose scales are copied at a time, each of at most 64 bytes.
 pub(crate) const KEPT: usize = 64;
-/// Blocks of a panel for whose scales it is worth the while: those of fewer lie in few lines.
-pub(crate) const KEPT_LEAST: usize = 16;
+/// Minimum number of blocks in a panel for copying: the scales of fewer blocks take few cache lines.
+pub(crate) const MIN_KEPT: usize = 16;
 
 impl ScaleCopy {
     #[inline(always)]
@@ -27,15 +28,15 @@ impl ScaleCopy {
         const { ScaleCopy([MaybeUninit::uninit(); _]) }
     }
 
-    /// Where the copy begins, of whole lines.
+    /// Copies whole lines of scales and returns the address of the copy.
     #[inline(always)]
     pub(crate) fn copy(&mut self, scales: &[u8]) -> *const u8 {
         self.0[..scales.len()].write_copy_of_slice(scales).as_ptr()
     }
 }
 
-/// The quantised values of a format, read in registers: prefetched where such follow, and shifted where the zero point is in the accumulator's
-/// initial value ([`zero_point_in_acc_init`]).
+/// Quantised values of a format, read into registers: the memory after the panel is prefetched where it is used next,
+/// and values are shifted if the accumulator's initial value holds the zero point ([`zero_point_in_acc_init`]).
 pub(crate) struct Stream<F, const C: usize, const HELD: bool>(PhantomData<F>);
 
 impl<F: QuantFormat, const C: usize, const HELD: bool> ReadQuants for Stream<F, C, HELD> {
@@ -58,7 +59,8 @@ impl<F: QuantFormat, const C: usize, const HELD: bool> ReadQuants for Stream<F, 
     }
 }
 
-/// Prefetches the share of step `g` of a block's quantised values. In shares, lest hints be dropped.
+/// Prefetches the share of step `g` of a block's quantised values. In shares, because a burst of hints would be
+/// dropped.
 #[inline(always)]
 pub(crate) fn prefetch<D: IntSimd, F: QuantFormat>(d: D, w: *const u8, g: usize, columns: usize) {
     let share = F::BYTES / 4;
@@ -69,14 +71,14 @@ pub(crate) fn prefetch<D: IntSimd, F: QuantFormat>(d: D, w: *const u8, g: usize,
     }
 }
 
-/// Whether a tile is bound by a single multiply port, with columns enough to share what unpacking costs.
+/// Returns whether a tile is bound by a single multiply port, with enough columns to share the cost of unpacking.
 pub(crate) const fn multiply_port_bound<D: IntSimd, F: QuantFormat, const C: usize>() -> bool {
     D::PACKS_TWO_SUMS && (F::UNPACKED || C > MEMORY_BOUND_TOKENS)
 }
 
-/// Whether quantised values that each tile unpacks are shifted as [`unpacked`](crate::gemm::unpack::panel) shifts them: sums begin at the batch's
-/// `acc_init`, and their offset takes no products. Nor do those of both signs grow as large: of Q6_K and eleven columns nearly all
-/// then fit 16 bits, of which most did not.
+/// Returns whether each tile shifts the quantised values as [`unpacked`](crate::gemm::unpack::panel) does: sums then
+/// begin at the batch's `acc_init`, and the zero point needs no products. Sums of signed values are also smaller: with
+/// Q6_K and eleven columns nearly all fit 16 bits, where most unsigned ones did not.
 pub(crate) const fn zero_point_in_acc_init<D: IntSimd, F: QuantFormat, const C: usize>() -> bool {
     multiply_port_bound::<D, F, C>()
         && !F::UNPACKED

@@ -1,11 +1,12 @@
-//! AMX tiles (TMM registers): up to sixteen tokens by sixteen rows of weights, 64 or 32 values deep. What `amx_block32` and `amx_superblock`
-//! share.
+//! AMX tile registers (TMM): up to 16 tokens by 16 rows of weights, 64 or 32 values deep. Code shared by `amx_block32`
+//! and `amx_superblock`.
 //!
-//! A tile is loaded from and stored to memory whole; what is done to sums besides, AVX-512 does to what was stored. All sums of 128 values of
-//! a superblock format are therefore made by the tiles themselves, from weights times their integer scales in two planes of bytes
-//! (`gemm::unpack::amx_planes`). Sums are the same integers, and floats in the same order, so the bits are the same as everywhere.
+//! Tile registers are loaded and stored whole; all other operations on sums are AVX-512 on the stored values. Therefore
+//! the tile registers compute whole sums of 128 values of superblock formats, from weights times their integer scales
+//! in two planes of bytes (`gemm::unpack::amx_planes`). Sums are the same integers, and floats in the same order, so
+//! the bits are the same as on every level.
 //!
-//! The instructions: Intel's Software Developer's Manual, volume 1, chapter 18.
+//! Instructions: Intel, Software Developer's Manual, volume 1, chapter 18.
 
 use crate::cpu::isa::Level;
 use crate::gemm::unpack::amx_planes::Planes;
@@ -17,10 +18,10 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-/// Columns that one product takes, which therefore lie side by side.
+/// Number of columns of one matrix product, which are therefore adjacent in memory.
 pub(super) const COLUMNS: usize = Level::PART_COLUMNS;
 
-/// How many rows and bytes of a row every matrix has.
+/// Tile configuration (`ldtilecfg`): rows of each tile register, and bytes per row.
 #[repr(C, align(64))]
 pub(super) struct Shapes {
     palette: u8,
@@ -30,13 +31,13 @@ pub(super) struct Shapes {
     rows: [u8; 16],
 }
 
-/// The matrices of weights, of activations, and of their products.
+/// Tile registers of weights, of activations and of products.
 const WEIGHTS: [usize; 4] = [0, 1, 2, 3];
 const ACTIVATIONS: [usize; 2] = [4, 5];
 const PRODUCTS: [usize; 2] = [6, 7];
 
 impl Shapes {
-    /// For products of so many tokens, `depth` values deep.
+    /// Returns the configuration for products of `columns` tokens, `depth` values deep.
     pub(super) const fn new(columns: usize, depth: usize) -> Shapes {
         assert!(columns <= COLUMNS && depth <= 64 && depth.is_multiple_of(4));
         let mut shapes =
@@ -56,7 +57,7 @@ impl Shapes {
     }
 }
 
-/// Matrices in registers, until dropped.
+/// Use of the tile registers, which are released when this is dropped.
 pub(super) struct Matrices(());
 
 impl Matrices {
@@ -65,11 +66,13 @@ impl Matrices {
         Matrices(())
     }
 
+    /// Loads a tile configuration.
+    ///
     /// # Safety
     /// The level was detected.
     #[inline(always)]
     pub(super) unsafe fn shape(&self, shapes: &Shapes) {
-        // SAFETY: the processor has the instruction; it reads 64 bytes, which describe shapes that there are.
+        // SAFETY: the processor has the instruction; it reads 64 bytes, which are a valid configuration.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) std::ptr::from_ref(shapes), options(readonly, nostack, preserves_flags))
         };
@@ -79,12 +82,12 @@ impl Matrices {
 impl Drop for Matrices {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: no memory; without it the system would keep eight thousand bytes of this thread's state.
+        // SAFETY: accesses no memory. Without it the system would save 8 KiB of tile state for this thread.
         unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
     }
 }
 
-/// Reads matrix `$n` from rows at `$p`, `$stride` bytes apart.
+/// Loads tile register `$n` from rows at `$p`, `$stride` bytes apart.
 macro_rules! read {
     ($n:literal, $p:expr, $stride:expr) => {
         asm!(
@@ -96,7 +99,7 @@ macro_rules! read {
     };
 }
 pub(super) use read;
-/// Writes matrix `$n` to rows at `$p`, of 64 bytes.
+/// Stores tile register `$n` to rows of 64 bytes at `$p`.
 macro_rules! write {
     ($n:literal, $p:expr) => {
         asm!(
@@ -114,7 +117,7 @@ macro_rules! zero {
     };
 }
 pub(super) use zero;
-/// Adds to matrix `$n` the products of signed activations and weights, signed or not.
+/// Adds the products of signed activations and signed or unsigned weights to tile register `$n`.
 macro_rules! add {
     (signed, $n:literal, $a:literal, $w:literal) => {
         asm!(concat!("tdpbssd tmm", $n, ", tmm", $a, ", tmm", $w), options(nomem, nostack, preserves_flags))
@@ -125,7 +128,7 @@ macro_rules! add {
 }
 pub(super) use add;
 
-/// What matrices of products are written to: those of one step, and of the one before.
+/// Buffers for stored products: of the current step and of the previous one.
 #[repr(align(4096))]
 pub(super) struct Products([[MaybeUninit<i32>; 4 * COLUMNS * PANEL_ROWS]; 2]);
 
@@ -135,15 +138,15 @@ impl Products {
         Products([[MaybeUninit::uninit(); _]; 2])
     }
 
-    /// Where they begin: those of one step, and of the one before.
+    /// Returns the addresses of the two buffers.
     #[inline(always)]
     pub(super) fn places(&mut self) -> [*mut i32; 2] {
         self.0.each_mut().map(|of| of.as_mut_ptr().cast())
     }
 }
 
-/// Integers below 2^22 in magnitude plus [`BIAS`], exactly. By additions: where matrices are multiplied one unit is left for products
-/// of floats and for conversions, and two for these.
+/// Adds [`BIAS`] to integers below 2^22 in magnitude and returns the exact floats. By integer additions: during matrix
+/// products only one port is free for float products and conversions, but two are for additions.
 ///
 /// # Safety
 /// AVX-512 is there.
@@ -153,7 +156,7 @@ pub(super) unsafe fn biased(a: __m512i) -> __m512 {
     unsafe { _mm512_castsi512_ps(_mm512_add_epi32(a, _mm512_set1_epi32(BIAS_BITS))) }
 }
 
-/// What was biased, as it is.
+/// Subtracts [`BIAS`] from floats.
 ///
 /// # Safety
 /// AVX-512 is there.
@@ -163,10 +166,10 @@ pub(super) unsafe fn unbiased(a: __m512) -> __m512 {
     unsafe { _mm512_sub_ps(a, _mm512_set1_ps(BIAS)) }
 }
 
-/// Values of a packed panel that are unpacked at a time: they stay in L1 beside activations.
+/// Number of values of a packed panel that are unpacked at a time: they stay in L1 beside activations.
 pub(super) const PART: usize = 512;
 
-/// Where a group's numbers of 128 or 64 values lie: activations, scales, sums of activations, and results.
+/// Addresses of a group's data for 128 or 64 values: activations, scales, sums of activations, and results.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) quants: *const i8,
@@ -176,7 +179,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The same of others, so many of each further on.
+    /// Returns the addresses advanced by these numbers of elements.
     #[inline(always)]
     pub(super) fn after(self, quants: usize, scales: usize, words: usize, out: usize) -> Place {
         Place {
@@ -188,7 +191,7 @@ impl Place {
     }
 }
 
-/// Checks a tile, and begins its results.
+/// Checks a tile, and sets its results to zero.
 #[inline(always)]
 pub(super) fn begin<'a>(k: usize, t: &Tile<'_>, out: &'a mut [f32]) -> &'a mut [f32] {
     assert!(t.quants.len() == t.c * k);
@@ -197,7 +200,7 @@ pub(super) fn begin<'a>(k: usize, t: &Tile<'_>, out: &'a mut [f32]) -> &'a mut [
     out
 }
 
-/// Every second byte.
+/// Mask of the odd bytes.
 const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 impl Planes for Avx512Int {
@@ -206,7 +209,8 @@ impl Planes for Avx512Int {
         // SAFETY: the token proves the features.
         unsafe {
             let low = _mm512_set1_epi16(0xff);
-            // Of each row's four the first and third, and the second and fourth: the other of two is multiplied by nothing.
+            // First and third, and second and fourth, of each row's four values: the scale of the other of each pair is
+            // zero.
             let (even, odd) = (_mm512_and_si512(scales, low), _mm512_slli_epi16::<8>(scales));
             let zero = _mm512_mullo_epi16(scales, _mm512_set1_epi16(zero));
             let even = _mm512_sub_epi16(_mm512_maddubs_epi16(quants, even), zero);
@@ -224,7 +228,7 @@ impl Planes for Avx512Int {
     }
 }
 
-/// As [`Simd::int8_products`](crate::simd::Simd::int8_products), of matrices.
+/// Computes the matrix counterpart of [`Simd::int8_products`](crate::simd::Simd::int8_products).
 ///
 /// # Safety
 /// The level was detected.
@@ -233,7 +237,7 @@ pub(crate) unsafe fn products(rounds: u64) -> u64 {
     // SAFETY: the level was detected (`# Safety`).
     unsafe { matrices.shape(const { &Shapes::new(COLUMNS, 64) }) };
     for _ in 0..rounds {
-        // SAFETY: matrices that are no longer than shapes say, of whatever they hold.
+        // SAFETY: the shapes fit each other; the contents of the registers do not matter.
         unsafe {
             add!(signed, 0, 4, 2);
             add!(signed, 1, 5, 2);

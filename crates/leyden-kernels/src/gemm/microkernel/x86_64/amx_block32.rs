@@ -1,4 +1,4 @@
-//! The AMX microkernel of formats with a float scale for each 32 values.
+//! AMX microkernel of formats with a float scale per 32 values.
 
 use crate::gemm::format::traits::Block32;
 use crate::gemm::microkernel::x86_64::amx::{
@@ -18,13 +18,13 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 struct Scales {
     d: __m512,
-    /// Of [`BIAS`] in what is scaled, negated: exact, as halves have eleven significant bits.
+    /// Negated product of [`BIAS`] and the scale: exact, because halves have eleven significant bits.
     share: __m512,
     minimum: __m512,
 }
 
 impl Scales {
-    /// Those at `w`.
+    /// Reads the scale and minimum at `w`.
     ///
     /// # Safety
     /// AVX-512 is there, and `w` points at 32 values of a panel of [`AmxBlocks`].
@@ -39,10 +39,10 @@ impl Scales {
     }
 }
 
-/// One column's results: `y` and what 32 values add to it, of products at `b`.
+/// Adds 32 values to the results `y` of one column; `b` holds their products.
 ///
 /// # Safety
-/// AVX-512 is there, `b` points at a row of products, `scale` and `sum` at the column's.
+/// AVX-512 is there; `b` points at a row of products, `scale` and `sum` at those of the column.
 #[inline(always)]
 unsafe fn block<F: Block32>(
     y: __m512,
@@ -51,7 +51,7 @@ unsafe fn block<F: Block32>(
     scale: *const f32,
     sum: *const i32,
 ) -> __m512 {
-    // SAFETY: AVX-512 is there, `b` points at a row of products, `scale` and `sum` at the column's (`# Safety`).
+    // SAFETY: AVX-512 is there; `b` points at a row of products, `scale` and `sum` at those of the column (`# Safety`).
     unsafe {
         let s = biased(_mm512_loadu_si512(b.cast()));
         // The product of sum and scale is rounded once either way.
@@ -69,11 +69,11 @@ unsafe fn block<F: Block32>(
 pub(crate) fn block32<F: Block32>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     assert!(AmxBlocks::<F>::bytes(k) == Some(panel.len()));
     let out = begin(k, t, out);
-    // SAFETY: the length checked above is of all blocks.
+    // SAFETY: the panel has all blocks, by the length checked above.
     unsafe { some_of_blocks::<F>(panel.as_ptr(), 0..k / 32, k, t, out) };
 }
 
-/// As [`block32`], of a packed panel, of which a part after the other is unpacked.
+/// Multiplies a packed panel, unpacked part by part, as [`block32`] does.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(crate) fn packed_block32<F: Block32>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     let (d, out) = (Avx512Int::<false>::in_feature_region(), begin(k, t, out));
@@ -82,15 +82,16 @@ pub(crate) fn packed_block32<F: Block32>(panel: &[u8], k: usize, t: &Tile<'_>, o
         let end = (k / 32).min(first + PART / 32);
         let part = &mut room.bytes()[..(end - first) * AmxBlocks::<F>::OF_32];
         amx_planes::block32::<_, F>(d, panel, k, first..end, part);
-        // SAFETY: the part is of these blocks.
+        // SAFETY: the part has these blocks.
         unsafe { some_of_blocks::<F>(part.as_ptr(), first..end, k, t, out) };
     }
 }
 
-/// Adds the products of some blocks, which begin at `panel`, an even number of them or the last.
+/// Adds the products of the blocks in `range`, which begin at `panel`: an even number of blocks, or the panel's last
+/// ones.
 ///
 /// # Safety
-/// The level is there; the panel has so many blocks from there on.
+/// The level is supported; the panel has all blocks of the range.
 #[inline(always)]
 unsafe fn some_of_blocks<F: Block32>(
     panel: *const u8,
@@ -113,13 +114,14 @@ unsafe fn some_of_blocks<F: Block32>(
         words: t.sums.as_ptr(),
         out: out.as_mut_ptr(),
     };
-    // Numbers of a column in all its blocks, and of so many tokens before those of the range.
+    // Number of elements per column in all blocks; `before` gives the elements of `columns` columns before the range.
     let per_column = [k, blocks, blocks, PANEL_ROWS];
     let before = |columns: usize| {
         let blocks = range.start * columns;
         at.after(blocks * 32, blocks, blocks, 0)
     };
-    // SAFETY: the lengths checked above cover the range's blocks and the tile's columns, and the panel has as many (`# Safety`).
+    // SAFETY: the lengths checked above cover the range's blocks and the tile's columns, and the panel has these blocks
+    // (`# Safety`).
     unsafe {
         if groups > 0 {
             matrices.shape(const { &Shapes::new(COLUMNS, 32) });
@@ -138,11 +140,11 @@ unsafe fn some_of_blocks<F: Block32>(
     }
 }
 
-/// So many steps of `N` blocks, one, two or four, with whole groups, as `amx_superblock`; and where the next begin. One block is the last
-/// of an odd number.
+/// Multiplies `steps` times `N` blocks (1, 2 or 4) with whole groups of columns, as in `amx_superblock`; returns the
+/// addresses of the next blocks. A single block is the last one of an odd number.
 ///
 /// # Safety
-/// The level and shapes of whole groups are there; panel and place have so many blocks and groups.
+/// The level is supported and configured for whole groups; panel and place have these blocks and groups.
 #[inline(always)]
 unsafe fn whole_blocks<F: Block32, const N: usize>(
     steps: usize,
@@ -154,7 +156,7 @@ unsafe fn whole_blocks<F: Block32, const N: usize>(
     const PRODUCT: usize = COLUMNS * PANEL_ROWS;
     let of_32 = AmxBlocks::<F>::OF_32;
     let stride: usize = if N == 1 { 32 } else { 64 };
-    // SAFETY: the level and shapes of whole groups are there (`# Safety`).
+    // SAFETY: the level is supported and configured for whole groups (`# Safety`).
     unsafe {
         let (mut w, mut first) = (panel, at);
         if steps == 0 {
@@ -162,7 +164,7 @@ unsafe fn whole_blocks<F: Block32, const N: usize>(
         }
         let mut f = [Scales::of::<F>(w); N];
         let (mut before, mut b, mut any) = (at, b, false);
-        // The results of a quarter of the columns.
+        // Adds the results of a quarter of the columns.
         macro_rules! quarter {
             ($quarter:literal) => {
                 for c in $quarter * 4..($quarter + 1) * 4 {
@@ -244,10 +246,11 @@ unsafe fn whole_blocks<F: Block32, const N: usize>(
     }
 }
 
-/// All blocks with a group of fewer columns. Quantised values of two lie side by side, and those of an odd last one alone.
+/// Multiplies all blocks with an incomplete group of columns. Quantised activations of two blocks are interleaved;
+/// those of an odd last block are not.
 ///
 /// # Safety
-/// The level and shapes of so many tokens are there; panel and place have so many blocks and columns.
+/// The level is supported and configured for this number of columns; panel and place have these blocks and columns.
 #[inline(always)]
 unsafe fn some_blocks<F: Block32>(
     panel: *const u8,
@@ -255,7 +258,7 @@ unsafe fn some_blocks<F: Block32>(
     at: Place,
     b: *mut i32,
 ) {
-    // SAFETY: the level and shapes of so many tokens are there (`# Safety`).
+    // SAFETY: the level is supported and configured for this number of columns (`# Safety`).
     unsafe {
         let (mut w, mut place) = (panel, at);
         for i in 0..blocks {

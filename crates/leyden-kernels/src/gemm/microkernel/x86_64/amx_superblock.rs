@@ -1,4 +1,4 @@
-//! The AMX microkernel of superblock formats: weights times their integer scales in planes of bytes, 128 values deep.
+//! AMX microkernel of superblock formats: weights times their integer scales in planes of bytes, 128 values deep.
 
 use crate::gemm::format::traits::Superblock;
 use crate::gemm::microkernel::x86_64::amx::{
@@ -14,17 +14,17 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Scales and minima of 128 values, of a format with so many words of minima at most.
+/// Factors and minima of 128 values.
 #[derive(Clone, Copy)]
 struct AmxScales {
     d: __m512,
     dmin: __m512,
-    /// Pairs of two blocks, as many as [`AmxPlanes::PAIRS`] says.
+    /// Minima as pairs of two blocks, [`AmxPlanes::PAIRS`] of them.
     minima: [__m512i; 4],
 }
 
 impl AmxScales {
-    /// Those of 128 values at `w`.
+    /// Reads the factors and minima of the 128 values at `w`.
     ///
     /// # Safety
     /// AVX-512 is there, and `w` points at 128 values of a panel of [`AmxPlanes`].
@@ -48,11 +48,11 @@ impl AmxScales {
     }
 }
 
-/// One column's results: `y` and what 128 values add to it, of products at `b`, of which there are two planes or one.
+/// Adds 128 values to the results `y` of one column; `b` holds their products, of two planes or of one.
 ///
 /// # Safety
-/// AVX-512 is there, `b` points at a row of products of each plane, `words` at those of the column for all pairs of minima, `stride`
-/// apart, and `scale` at its scale.
+/// AVX-512 is there; `b` points at a row of products of each plane, `words` at the column's words for all pairs of
+/// minima, `stride` apart, and `scale` at the column's scale.
 #[inline(always)]
 unsafe fn half<F: Superblock>(
     y: __m512,
@@ -61,12 +61,12 @@ unsafe fn half<F: Superblock>(
     (words, stride): (*const i32, usize),
     scale: *const f32,
 ) -> __m512 {
-    // SAFETY: AVX-512 is there, `b` points at a row of products of each plane, `words` at those of the column for all pairs of minima, `stride` apart, and `scale` at its scale (`# Safety`).
+    // SAFETY: AVX-512 is there; `b`, `words` and `scale` point at the column's data (`# Safety`).
     unsafe {
         let low = biased(_mm512_loadu_si512(b.cast()));
         let sum = if AmxPlanes::<F>::PLANES == 2 {
             let high = biased(_mm512_loadu_si512(b.add(COLUMNS * PANEL_ROWS).cast()));
-            // Exact, as it is a multiple of 256 below 2^32; so the sum of all products is rounded once.
+            // Exact, because it is a multiple of 256 below 2^32; so the sum of all products is rounded once.
             let high = _mm512_fmadd_ps(high, _mm512_set1_ps(256.0), _mm512_set1_ps(-257.0 * BIAS));
             _mm512_add_ps(high, low)
         } else {
@@ -89,11 +89,11 @@ unsafe fn half<F: Superblock>(
 pub(crate) fn superblocks<F: Superblock>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     assert!(AmxPlanes::<F>::bytes(k) == Some(panel.len()));
     let out = begin(k, t, out);
-    // SAFETY: the length checked above is of all halves.
+    // SAFETY: the panel has all halves, by the length checked above.
     unsafe { some_of_halves::<F>(panel.as_ptr(), 0..k / 128, k, t, out) };
 }
 
-/// As [`superblocks`], of a packed panel, of which a part after the other is unpacked.
+/// Multiplies a packed panel, unpacked part by part, as [`superblocks`] does.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(crate) fn packed_superblocks<F: Superblock>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     let (d, out) = (Avx512Int::<false>::in_feature_region(), begin(k, t, out));
@@ -102,15 +102,15 @@ pub(crate) fn packed_superblocks<F: Superblock>(panel: &[u8], k: usize, t: &Tile
         let end = (k / 256).min(first + PART / 256);
         let part = &mut room.bytes()[..(end - first) * 2 * AmxPlanes::<F>::OF_128];
         amx_planes::superblocks::<_, F>(d, panel, k, first..end, part);
-        // SAFETY: the part is of these halves.
+        // SAFETY: the part has these halves.
         unsafe { some_of_halves::<F>(part.as_ptr(), 2 * first..2 * end, k, t, out) };
     }
 }
 
-/// Adds the products of some halves, which begin at `panel`.
+/// Adds the products of the halves in `range`, which begin at `panel`.
 ///
 /// # Safety
-/// The level is there; the panel has so many halves from there on.
+/// The level is supported; the panel has all halves of the range.
 #[inline(always)]
 unsafe fn some_of_halves<F: Superblock>(
     panel: *const u8,
@@ -137,13 +137,14 @@ unsafe fn some_of_halves<F: Superblock>(
         words: words.as_ptr(),
         out: out.as_mut_ptr(),
     };
-    // Numbers of a column in all its halves, and of so many tokens before those of the range.
+    // Number of elements per column in all halves; `before` gives the elements of `columns` columns before the range.
     let per_column = [k, halves, halves * AmxPlanes::<F>::PAIRS, PANEL_ROWS];
     let before = |columns: usize| {
         let halves = range.start * columns;
         at.after(halves * 128, halves, halves * AmxPlanes::<F>::PAIRS, 0)
     };
-    // SAFETY: the lengths checked above cover the range's halves and the tile's columns, and the panel has as many (`# Safety`).
+    // SAFETY: the lengths checked above cover the range's halves and the tile's columns, and the panel has these halves
+    // (`# Safety`).
     unsafe {
         if groups > 0 {
             matrices.shape(const { &Shapes::new(COLUMNS, 64) });
@@ -162,7 +163,7 @@ unsafe fn some_of_halves<F: Superblock>(
 /// Bytes of a plane of 128 values of 16 rows.
 const PLANE: usize = 2 * 1024;
 
-/// Reads the weights of 128 values, whose quantised values are at `$w`.
+/// Loads the weights of 128 values at `$w`.
 macro_rules! read_halves {
     ($f:ident, $w:expr) => {
         let w = $w;
@@ -175,11 +176,11 @@ macro_rules! read_halves {
     };
 }
 
-/// All halves with whole groups. What is done to the products of one group stands between the products of the next, so that neither
-/// waits for the other.
+/// Multiplies all halves with whole groups of columns. The float operations on the products of one group are
+/// interleaved with the products of the next, so that neither waits for the other.
 ///
 /// # Safety
-/// The level and shapes of whole groups are there; panel and place have so many halves and groups.
+/// The level is supported and configured for whole groups; panel and place have these halves and groups.
 #[inline(always)]
 unsafe fn whole_halves<F: Superblock>(
     panel: *const u8,
@@ -189,14 +190,14 @@ unsafe fn whole_halves<F: Superblock>(
     b: [*mut i32; 2],
 ) {
     let pairs = AmxPlanes::<F>::PAIRS * COLUMNS;
-    // SAFETY: the level and shapes of whole groups are there (`# Safety`).
+    // SAFETY: the level is supported and configured for whole groups (`# Safety`).
     unsafe {
         let (mut w, mut first, mut i) = (panel, at, 0);
         let mut f = AmxScales::of::<F>(w);
-        // What the products before this one are of.
+        // Addresses of the group whose products were computed before this one.
         let mut before = at;
         let mut b = b;
-        // The results of a quarter of the columns.
+        // Adds the results of a quarter of the columns.
         macro_rules! quarter {
             ($quarter:literal) => {
                 for c in $quarter * 4..($quarter + 1) * 4 {
@@ -256,10 +257,10 @@ unsafe fn whole_halves<F: Superblock>(
     }
 }
 
-/// All halves with a group of fewer columns.
+/// Multiplies all halves with an incomplete group of columns.
 ///
 /// # Safety
-/// The level and shapes of so many tokens are there; panel and place have so many halves and columns.
+/// The level is supported and configured for this number of columns; panel and place have these halves and columns.
 #[inline(always)]
 unsafe fn some_halves<F: Superblock>(
     panel: *const u8,
@@ -267,7 +268,7 @@ unsafe fn some_halves<F: Superblock>(
     at: Place,
     b: *mut i32,
 ) {
-    // SAFETY: the level and shapes of so many tokens are there (`# Safety`).
+    // SAFETY: the level is supported and configured for this number of columns (`# Safety`).
     unsafe {
         let (mut w, mut place) = (panel, at);
         for _ in 0..halves {

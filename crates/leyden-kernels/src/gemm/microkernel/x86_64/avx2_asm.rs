@@ -1,24 +1,26 @@
-//! A chunk of a panel times a tile's five or six columns on AVX2, and what follows from the sums.
+//! Product of a chunk of a panel with a tile's five or six columns on AVX2, and the epilogue of its sums.
 //!
-//! Sums of 16 rows and six columns are twelve registers of sixteen, two hold quantised values, and what is left an activation and a product. The
-//! compiler keeps more of them in memory, hence assembly. Products of four steps are a loop.
+//! Sums of 16 rows and six columns take twelve of the sixteen registers, quantised values two, and the other two hold
+//! an activation and a product. The compiler would spill more of them, hence assembly. Products of four steps are a
+//! loop.
 
 use crate::cpu::isa::AccInit;
 use crate::simd::x86_64::avx2_int::V;
 use std::arch::asm;
 
-/// What follows from sums: they are written, or become floats and are added to results; with what minima take off, of which each lane has
-/// two, in two or four pairs, or which are one float for all values.
+/// Epilogue of a chunk. `SUMS`: store the sums. `RESULTS`: convert them to floats and add them to the results.
+/// `LESS_TWO`, `LESS_FOUR`: also subtract minima, two or four vectors with a pair of minima per lane. `MORE`: also add
+/// float minima, one per row.
 pub(super) const SUMS: usize = 0;
 pub(super) const RESULTS: usize = 1;
 pub(super) const LESS_TWO: usize = 2;
 pub(super) const LESS_FOUR: usize = 3;
 pub(super) const MORE: usize = 4;
 
-/// Numbers of each column between those of one pair of blocks of sixteen and the next.
+/// Stride of the sums of activations, in values per column, between pairs of blocks of 16.
 const ACC_INIT: usize = AccInit::Lanes.of_block();
 
-/// One step of a column.
+/// Assembly of one step of a column.
 macro_rules! column {
     (first $multiply:literal, $c:literal, $low:literal, $high:literal) => {
         concat!(
@@ -77,7 +79,7 @@ macro_rules! column {
             concat!("vmulps ymm", $high, ", ymm", $high, ", ymm13\n"),
         )
     };
-    // Minima times sums of activations: of the first two blocks, and of others.
+    // Minima times sums of activations: of the first two blocks, and of the others.
     (minima $c:literal) => {
         concat!(
             concat!("vpbroadcastd ymm12, dword ptr [{words} + 4 * ", $c, "]\n"),
@@ -129,7 +131,7 @@ macro_rules! column {
     };
 }
 
-/// The quantised values of a step.
+/// Assembly that loads the quantised values of a step.
 macro_rules! quants {
     ($step:literal) => {
         concat!(
@@ -139,33 +141,33 @@ macro_rules! quants {
     };
 }
 
-/// What a chunk of a panel is multiplied with, and what is done with the sums.
+/// Operands of a chunk: weights, activations, and data of its epilogue.
 #[derive(Clone, Copy)]
 pub(super) struct Chunk {
-    /// Quantised values, `[step][16][4 bytes]`, and activations, `[step][columns][4 bytes]`.
+    /// Quantised values, `[step][16][4 bytes]`; `a` are activations, `[step][columns][4 bytes]`.
     pub(super) w: *const u8,
     pub(super) a: *const i8,
-    /// A number of each column: what sums begin at, times `offset`, or what minima are multiplied with.
+    /// One word per column: the sums' initial value (times `offset`), or the factor of the minima.
     pub(super) words: *const i32,
     pub(super) offset: i32,
-    /// The pairs that sums are scaled with.
+    /// Pairs of integer scales of the sums.
     pub(super) scales: *const u8,
-    /// Sums that are added after that, two vectors of each column on a boundary of 32 bytes.
+    /// Sums to add after scaling, two 32-byte-aligned vectors per column.
     pub(super) before: *const V,
-    /// The rows' factors, and 64 bytes behind them those of minima; and minima.
+    /// Float factors of the rows, followed at 64 bytes by those of the minima; `minima` are the minima.
     pub(super) p: *const u8,
     pub(super) minima: *const u8,
-    /// The columns' scales.
+    /// Scales of the columns.
     pub(super) by: *const f32,
-    /// Where sums are written, as `before`, or the columns' results are, to which floats are added.
+    /// Destination of the sums, laid out as `before`; or results of the columns, to which floats are added.
     pub(super) out: *mut u8,
 }
 
-/// Makes a function that multiplies `STEPS` steps, a multiple of four, of a panel whose quantised values fill a lane in turn.
+/// Defines a function that multiplies `STEPS` steps, a multiple of four, with a panel of one k-group per lane.
 macro_rules! chunk {
     ($name:ident, $multiply:literal, $add:literal, $columns:literal: $($c:literal $low:literal $high:literal),*) => {
         /// # Safety
-        /// The processor has AVX2 and FMA; what is read and written is there.
+        /// The processor has AVX2 and FMA; all addresses are valid for the accesses made.
         #[target_feature(enable = "avx2,fma")]
         #[inline]
         unsafe fn $name<const STEPS: usize, const BEGIN: bool, const SCALE: bool, const ADD: bool, const END: usize>(
@@ -269,10 +271,10 @@ chunk!(bytes_by_6, "vpmaddubsw", "vpaddw", 6: 0 0 1, 1 2 3, 2 4 5, 3 6 7, 4 8 9,
 chunk!(words_by_5, "vpmaddwd", "vpaddd", 5: 0 0 1, 1 2 3, 2 4 5, 3 6 7, 4 8 9);
 chunk!(words_by_6, "vpmaddwd", "vpaddd", 6: 0 0 1, 1 2 3, 2 4 5, 3 6 7, 4 8 9, 5 10 11);
 
-/// The function of so many tokens that [`chunk`] makes.
+/// Calls the function of [`chunk`] for `C` columns.
 ///
 /// # Safety
-/// As there.
+/// As in [`chunk`].
 #[inline(always)]
 pub(super) unsafe fn multiply<
     const WORDS: bool,
@@ -286,7 +288,7 @@ pub(super) unsafe fn multiply<
     of: Chunk,
 ) {
     const { assert!(C == 5 || C == 6) };
-    // SAFETY: as there (`# Safety`).
+    // SAFETY: as in `chunk` (`# Safety`).
     unsafe {
         match (WORDS, C) {
             (false, 5) => bytes_by_5::<STEPS, BEGIN, SCALE, ADD, END>(of),

@@ -1,7 +1,7 @@
-//! BF16 on AVX2 for many tokens: panels whose weights of two k lie side by side, a row's in one lane.
+//! BF16 on AVX2 for many tokens: panels in which the weights of two consecutive k of a row share a lane.
 //!
-//! To make floats of such takes an instruction each, where those of a panel as it is take four: what is too small to count is
-//! zero already, and no lane moves. They are interleaved once for all tiles.
+//! Each conversion to floats then takes one instruction, where packed panels take four: values too small to count are
+//! already zero, and no lanes are moved. Panels are interleaved once for all tiles.
 
 use crate::gemm::format::traits::FloatFormat;
 use crate::gemm::microkernel::float::floats;
@@ -16,7 +16,7 @@ use crate::types::PANEL_ROWS;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-/// Pairs of weights that were [`interleave`]d.
+/// Pairs of weights written by [`interleave`].
 #[derive(Clone, Copy)]
 struct Interleaved;
 
@@ -24,7 +24,7 @@ impl FloatFormat<Avx2Int> for Interleaved {
     const SIZE: usize = 2;
     const DEPTH: usize = 2;
 
-    // An odd depth's last weights lie beside zeros.
+    // The last weights of an odd depth are paired with zeros.
     const PADDED: bool = true;
 
     #[inline(always)]
@@ -45,15 +45,16 @@ impl FloatFormat<Avx2Int> for Interleaved {
     }
 }
 
-/// The weights of the first k.
+/// Converts the weights of the first k.
 ///
 /// # Safety
-/// The processor has AVX2; `w` points at those of 16 rows.
+/// The processor has AVX2; `w` points at pairs of weights of 16 rows.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn first(w: *const u8) -> [__m256; 2] {
     let (low, high): (__m256, __m256);
-    // In assembly, as the compiler would keep what it read for the second k, for which there are no registers.
+    // In assembly, because the compiler would keep the loaded values for the second k in registers that are already
+    // taken.
     // SAFETY: the processor has AVX2 (`# Safety`).
     unsafe {
         asm!(
@@ -70,13 +71,13 @@ unsafe fn first(w: *const u8) -> [__m256; 2] {
     [low, high]
 }
 
-/// As [`first`], of the second.
+/// Converts the weights of the second k.
 ///
 /// # Safety
-/// As of [`first`].
+/// As in [`first`].
 #[inline(always)]
 unsafe fn second(w: *const u8) -> [__m256; 2] {
-    // SAFETY: as of `first` (`# Safety`).
+    // SAFETY: as in `first` (`# Safety`).
     unsafe {
         let upper = _mm256_set1_epi32(!0xffff);
         [0, 1].map(|half| {
@@ -90,7 +91,7 @@ fn tile<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     floats::<_, _, C>(Avx2Int::in_feature_region(), Interleaved, panel, k, t, out);
 }
 
-/// Writes a panel as [`Interleaved`] reads it.
+/// Interleaves a panel for [`Interleaved`].
 #[target_feature(enable = "avx2,fma,f16c")]
 fn interleave(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
     const OF_K: usize = PANEL_ROWS * 2;
@@ -98,7 +99,7 @@ fn interleave(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
     let (pairs, _) = out.as_chunks_mut::<{ 2 * OF_K }>();
     for (two, to) in panel.chunks(2 * OF_K).zip(pairs) {
         let (first, second) = two.split_at(OF_K);
-        // SAFETY: both are the weights of one k or nothing, and the room is that of two.
+        // SAFETY: both are the weights of one k or zeros, and the output has room for two.
         with!({
             let first = flush_small_bf16(first.as_ptr().cast::<__m256i>().read_unaligned());
             let second = match second.len() {
@@ -114,7 +115,7 @@ fn interleave(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
     }
 }
 
-/// For the levels that multiply floats by AVX2.
+/// Kernels for the levels that multiply floats by AVX2.
 pub(crate) static MANY: GemmKernels = GemmKernels::unpacked(
     Variant::Interleaved,
     &[Level::Avx2, Level::AvxVnni],

@@ -1,10 +1,10 @@
-//! Tiles of five and six columns on AVX2 for signed quantised values, of panels that were unpacked as integers of 16 bits, two of a row in a
-//! lane.
+//! Tiles of five and six columns on AVX2 for signed quantised values, on panels unpacked to 16-bit integers, two values
+//! of a row per lane.
 //!
-//! `vpmaddubsw` multiplies bytes without sign by bytes with one. Of signed ones it takes magnitudes, and `vpsignb` to give the
-//! activations the weights' signs, and as two products fill 16 bits, `vpmaddwd` to widen them: three instructions for 32
-//! products, all of which share the multiply ports. `vpmaddwd` alone multiplies 16 words and widens them: two. Integer scales are factors of
-//! the quantised values already, and 128 products so one sum.
+//! `vpmaddubsw` multiplies unsigned bytes by signed ones. For signed quantised values it needs their magnitudes,
+//! `vpsignb` to give the activations the weights' signs, and, because two products fill 16 bits, `vpmaddwd` to widen
+//! them: three instructions for 32 products, all on the multiply ports. `vpmaddwd` alone multiplies 16 words and widens
+//! them: two instructions. Integer scales are already multiplied into the weights, so 128 products are one sum.
 
 use crate::gemm::format::traits::{A, Block32, QuantFormat, Superblock, SuperblockScales};
 use crate::gemm::microkernel::x86_64::avx2_asm::{Chunk, RESULTS, multiply};
@@ -15,27 +15,28 @@ use crate::simd::x86_64::avx2_int::{Avx2Int, V};
 use crate::types::PANEL_ROWS;
 use std::arch::x86_64::*;
 
-/// Bytes of 16 floats, and of 32 quantised values of 16 rows.
+/// Bytes of 16 floats; `BLOCK` is the bytes of 32 quantised values of 16 rows.
 const FLOATS: usize = 4 * PANEL_ROWS;
 const BLOCK: usize = 2 * 32 * PANEL_ROWS;
-/// Bytes of 256 values of a superblock format: `[16]` d, and quantised values.
+/// Bytes of 256 values of a superblock format: `[16]` d, then quantised values.
 const OF_256: usize = FLOATS + 8 * BLOCK;
 
-// Quantised values times scales, both of them signed bytes, and the sum of 128 products of theirs.
+// Bound of a quantised value times a scale, both signed bytes; 128 products of such with activations fit 32 bits.
 const WORD: i64 = 128 * 128;
 const _: () = assert!(WORD <= i16::MAX as i64 && 128 * WORD * A as i64 <= i32::MAX as i64);
 
-/// Bytes of a panel of a Block32 format of depth `k`, `[k/32][16]` scales and then quantised values; `None` on overflow.
+/// Returns the bytes of a panel of a Block32 format of depth `k`: `[k/32][16]` scales, then quantised values; `None` on
+/// overflow.
 pub(crate) fn block32_bytes(k: usize) -> Option<usize> {
     (k / 32).checked_mul(FLOATS + BLOCK)
 }
 
-/// Bytes of a panel of a superblock format of depth `k`; `None` on overflow.
+/// Returns the bytes of a panel of a superblock format of depth `k`; `None` on overflow.
 pub(crate) fn superblock_bytes(k: usize) -> Option<usize> {
     (k / 256).checked_mul(OF_256)
 }
 
-/// The first and third of each row's four signed quantised values as two of 16 bits, and the second and fourth.
+/// Widens the first and third of each row's four signed quantised values to 16 bits, and the second and fourth.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn widen(quants: V) -> [V; 2] {
@@ -44,7 +45,7 @@ fn widen(quants: V) -> [V; 2] {
     [[even(0), even(1)], [odd(0), odd(1)]]
 }
 
-/// Writes the quantised values of 32 values of 16 rows, as what `factor` makes of them.
+/// Writes 32 quantised values of 16 rows, each vector mapped by `factor`.
 ///
 /// # Safety
 /// The processor has AVX2; `w` points at the quantised values and `out` at room for [`BLOCK`] bytes.
@@ -106,14 +107,15 @@ pub(crate) fn unpack_superblock<F: Superblock>(panel: &[u8], k: usize, out: &mut
     }
 }
 
-/// What there is of a chunk of words: quantised values, activations, factors, the columns' scales and results.
+/// Returns the chunk of 16-bit weights, activations, factors, column scales and results.
 fn chunk(w: *const u8, a: *const i16, p: *const u8, by: *const f32, out: &mut [f32]) -> Chunk {
     let out = out.as_mut_ptr().cast();
     let (words, before) = (std::ptr::null(), std::ptr::null());
     Chunk { w, a: a.cast(), words, offset: 0, scales: p, before, p, minima: p, by, out }
 }
 
-/// A panel of a Block32 format, unpacked by [`unpack_block32`], times `C` columns of a tile: what `microkernel::block32` computes.
+/// Multiplies a panel of a Block32 format, unpacked by [`unpack_block32`], with `C` columns of a tile;
+/// `microkernel::block32` defines the result.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn block32<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     let n = k / 32;
@@ -122,7 +124,7 @@ pub(crate) fn block32<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out:
     let out = &mut out[..C * PANEL_ROWS];
     out.fill(0.0);
     for b in 0..n {
-        // SAFETY: the lengths checked above cover block b of the panel and of the tile, and sixteen results of each column.
+        // SAFETY: the lengths checked above cover block b of the panel and of the tile, and 16 results of each column.
         unsafe {
             let (p, by) = (panel.as_ptr().add(b * FLOATS), t.scales.as_ptr().add(b * C));
             let w = panel.as_ptr().add(n * FLOATS + b * BLOCK);
@@ -132,7 +134,8 @@ pub(crate) fn block32<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out:
     }
 }
 
-/// A panel of a superblock format, unpacked by [`unpack_superblock`], times `C` columns of a tile: what `microkernel::superblock` computes.
+/// Multiplies a panel of a superblock format, unpacked by [`unpack_superblock`], with `C` columns of a tile;
+/// `microkernel::superblock` defines the result.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn superblocks<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     let n = k / 128;
@@ -141,7 +144,7 @@ pub(crate) fn superblocks<const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, 
     let out = &mut out[..C * PANEL_ROWS];
     out.fill(0.0);
     for i in 0..n {
-        // SAFETY: the lengths checked above cover half i of the panel and of the tile, and sixteen results of each column.
+        // SAFETY: the lengths checked above cover half i of the panel and of the tile, and 16 results of each column.
         unsafe {
             let (p, by) = (panel.as_ptr().add(i / 2 * OF_256), t.scales.as_ptr().add(i * C));
             let w = p.add(FLOATS + i % 2 * 4 * BLOCK);

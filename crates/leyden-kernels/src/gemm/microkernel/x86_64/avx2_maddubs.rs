@@ -1,12 +1,14 @@
-//! Tiles of five and six columns on AVX2, of panels that were unpacked for them: a lane of 32 bits has two sums of 16 bits.
+//! Tiles of five and six columns on AVX2, on panels unpacked for them: each 32-bit lane holds two 16-bit sums.
 //!
-//! `vpmaddubsw` multiplies unsigned quantised values, two values to each half of a lane. Of formats with integer scales one half has values of one
-//! block of 32 and the other those of the next, so that one `vpmaddwd` scales and adds both: it takes half as many as where both
-//! halves hold values of one block. Sums of one of them then have as many products as there are values with one scale, and whether they fit
-//! 16 bits is seen of the activations; where they do not, sums of half as many are scaled. Quantised values with an offset fit without it: sums begin at the offset's share, negated, and may wrap on the way.
+//! `vpmaddubsw` multiplies unsigned quantised values and adds two products per half of a lane. In formats with integer
+//! scales one half holds values of one block of 32 and the other half those of the next, so that one `vpmaddwd` scales
+//! and adds both: half as many as if both halves held values of one block. Each sum then has as many products as there
+//! are values with one scale. The activations' bounds tell whether it fits 16 bits; if not, sums of half as many
+//! products are scaled. Quantised values with a zero point fit without it: sums begin at its negated contribution, and
+//! may wrap on the way.
 //!
-//! Formats with floats for each 32 values have both halves of one block, and signed quantised values become integers of 16 bits
-//! ([`avx2_words`](crate::gemm::microkernel::x86_64::avx2_madd)).
+//! In formats with float scales per 32 values both halves hold values of one block, and signed quantised values become
+//! 16-bit integers ([`avx2_words`](crate::gemm::microkernel::x86_64::avx2_madd)).
 
 use crate::cpu::isa::AccInit;
 use crate::gemm::format::overflow_bounds::i16_limit;
@@ -25,16 +27,17 @@ use std::mem::MaybeUninit;
 /// Sums of 16 rows and `C` columns.
 type Sums<const C: usize> = [MaybeUninit<V>; C];
 
-/// Bytes of 16 floats, of 16 pairs of words, and of 64 quantised values of 16 rows.
+/// Bytes of 16 floats, of 16 pairs of words (`PAIRS`), and of 64 quantised values of 16 rows (`UNIT`).
 const FLOATS: usize = 4 * PANEL_ROWS;
 const PAIRS: usize = 4 * PANEL_ROWS;
 const UNIT: usize = 64 * PANEL_ROWS;
 
-/// Sums of activations for each sixteen values of two blocks (`AccInit::of_block`).
+/// Number of sums of activations per column for each pair of blocks of 16 (`AccInit::of_block`).
 const ACC_INIT: usize = AccInit::Lanes.of_block();
 
-/// A panel of a superblock format, for each 256 values: `[16]` d, `[16]` dmin, for each two blocks of 32 the scales of their parts as pairs, as
-/// many minima if there are any, and then the quantised values of each two blocks, `[2 values of either][16]`.
+/// Panel of a superblock format. Per 256 values: `[16]` d, `[16]` dmin, for each two blocks of 32 the scales of their
+/// parts as pairs, as many minima if there are any, and then the quantised values of each two blocks, `[2 values of
+/// either][16]`.
 pub(crate) struct Lanes<F>(PhantomData<F>);
 
 impl<F: Superblock> Lanes<F> {
@@ -43,13 +46,13 @@ impl<F: Superblock> Lanes<F> {
     const CODES: usize = Self::MINIMA + if F::MINIMUM { 4 * F::PARTS * PAIRS } else { 0 };
     const OF_256: usize = Self::CODES + 4 * UNIT;
 
-    /// Bytes of a panel of depth `k`; `None` on overflow.
+    /// Returns the bytes of a panel of depth `k`; `None` on overflow.
     pub(crate) fn bytes(k: usize) -> Option<usize> {
         (k / 256).checked_mul(Self::OF_256)
     }
 }
 
-/// The first two values of each row's four quantised values of two blocks, and the last two.
+/// Interleaves the quantised values of two blocks: the first two values of each row's four, and the last two.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn in_pairs(one: V, other: V) -> [V; 2] {
@@ -98,7 +101,8 @@ pub(crate) fn unpack_superblock<F: Superblock>(panel: &[u8], k: usize, out: &mut
     }
 }
 
-/// A panel of a superblock format, unpacked by [`unpack_superblock`], times `C` columns of a tile: what `microkernel::superblock` computes.
+/// Multiplies a panel of a superblock format, unpacked by [`unpack_superblock`], with `C` columns of a tile;
+/// `microkernel::superblock` defines the result.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn superblocks<F: Superblock, const C: usize>(
     panel: &[u8],
@@ -117,14 +121,16 @@ pub(crate) fn superblocks<F: Superblock, const C: usize>(
     let begins = F::ZERO != 0;
     const { assert!((F::ZERO != 0) != F::MINIMUM && (F::PARTS == 2 || F::MINIMUM)) };
     let (limit, peak) = const { i16_limit::<F>(F::ZERO != 0) };
-    // Of formats with a scale for 32 values, sums of 16 may fit where those of 32 do not. Those of eight always do.
+    // In formats with a scale per 32 values, sums of 16 products may fit where those of 32 do not. Sums of eight always
+    // fit.
     let (peak_of_16, always) = (peak % 2, limit >= 16 * A);
     const { assert!(i16_limit::<F>(F::ZERO != 0).0 >= 8 * A, "sums of eight products overflow 16 bits") };
     let out = &mut out[..C * PANEL_ROWS];
     out.fill(0.0);
     let out = out.as_mut_ptr();
     for i in 0..n {
-        // SAFETY: the lengths checked above cover half i of the panel and of the tile; `out` has sixteen results of each column.
+        // SAFETY: the lengths checked above cover half i of the panel and of the tile; `out` has 16 results of each
+        // column.
         unsafe {
             let p = panel.as_ptr().add(i / 2 * Lanes::<F>::OF_256);
             let half = Half::<F, C>::new(p, t, i);
@@ -150,7 +156,7 @@ pub(crate) fn superblocks<F: Superblock, const C: usize>(
     }
 }
 
-/// 128 values of a panel and of a tile of `C` columns.
+/// Half of a superblock, 128 values, of a panel and of a tile of `C` columns.
 struct Half<'a, F, const C: usize> {
     p: *const u8,
     t: &'a Tile<'a>,
@@ -159,22 +165,23 @@ struct Half<'a, F, const C: usize> {
 }
 
 impl<'a, F: Superblock, const C: usize> Half<'a, F, C> {
-    /// Half `i`.
+    /// Creates half `i`.
     ///
     /// # Safety
-    /// `p` points at its 256 values of a panel, and the tile has it, with everything that `superblocks` checks.
+    /// `p` points at its superblock of 256 values in a panel; the tile has that half, and passed all checks of
+    /// `superblocks`.
     #[inline(always)]
     unsafe fn new(p: *const u8, t: &'a Tile<'a>, i: usize) -> Self {
         Half { p, t, i, of: PhantomData }
     }
 
-    /// Where the pairs of chunk `j` of the half are, of scales or of minima, which begin at `first`.
+    /// Returns the address of the pairs of chunk `j` of the half: of scales or of minima, which begin at `first`.
     #[inline(always)]
     fn pairs(&self, first: usize, j: usize) -> *const u8 {
         self.p.wrapping_add(first + (self.i % 2 * 2 * F::PARTS + j) * PAIRS)
     }
 
-    /// Where the columns' sums of activations of chunk `j` are: of blocks of 32 values in pairs, or of 16.
+    /// Returns the address of the columns' sums of activations of chunk `j`: of pairs of blocks of 32 values, or of 16.
     #[inline(always)]
     fn words(&self, j: usize) -> *const i32 {
         if F::PARTS == 1 {
@@ -184,7 +191,7 @@ impl<'a, F: Superblock, const C: usize> Half<'a, F, C> {
         }
     }
 
-    /// The quantised values of chunk `j` of the half, and the activations'.
+    /// Returns the addresses of the quantised values of chunk `j` of the half, and of its activations.
     #[inline(always)]
     fn quants(&self, j: usize) -> (*const u8, *const i8) {
         let at = self.i % 2 * 2 * F::PARTS + j;
@@ -194,10 +201,11 @@ impl<'a, F: Superblock, const C: usize> Half<'a, F, C> {
         )
     }
 
-    /// Adds the products of the half to the results, those of `STEPS` steps at a time: the values of one scale of two blocks, or half of them.
+    /// Adds the products of the half to the results, `STEPS` steps at a time: the values of one scale of two blocks, or
+    /// half of them.
     ///
     /// # Safety
-    /// The processor has AVX2 and FMA; the sums of so many steps fit 16 bits; `out` has sixteen results of each column.
+    /// The processor has AVX2 and FMA; the sums of so many steps fit 16 bits; `out` has 16 results of each column.
     #[inline(always)]
     unsafe fn chunks<const STEPS: usize, const BEGIN: bool, const END: usize>(&self, out: *mut f32) {
         let each = 16 / F::PARTS;
@@ -210,7 +218,7 @@ impl<'a, F: Superblock, const C: usize> Half<'a, F, C> {
             let of = Chunk {
                 w: w.wrapping_add(step * 64),
                 a: a.wrapping_add(step * 4 * C),
-                // Behind those of all steps are those of the first half, and of the last.
+                // The sums of all steps are followed by those of the first half, and of the last half.
                 words: match (BEGIN, STEPS == each) {
                     (true, true) => self.words(j),
                     (true, false) => self.words(j).wrapping_add((1 + step / STEPS) * C),
@@ -224,7 +232,7 @@ impl<'a, F: Superblock, const C: usize> Half<'a, F, C> {
                 by: self.t.scales.as_ptr().wrapping_add(self.i * C),
                 out: if i == last { out.cast() } else { sums.as_mut_ptr().cast() },
             };
-            // SAFETY: the features, sums and room of this `# Safety`, and what `new` was given.
+            // SAFETY: features, bounds and room are given (`# Safety`), and `new` was given a valid half.
             unsafe {
                 if i == 0 {
                     multiply::<false, C, STEPS, BEGIN, true, false, SUMS>(of);
@@ -244,7 +252,8 @@ pub(crate) fn unpack_block32<F: Block32>(panel: &[u8], k: usize, out: &mut [u8],
     panel::block32::<_, F>(Avx2Int::in_feature_region(), panel, k, out);
 }
 
-/// FloatFormat whose sums fit 16 bits whatever the activations: all eight of a block of 32 values, or half.
+/// Returns the number of steps whose sums fit 16 bits whatever the activations: all eight of a block of 32 values, or
+/// half.
 const fn steps<F: QuantFormat>() -> usize {
     let most = if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO };
     let all = 16 * most * A <= i16::MAX as i32;
@@ -252,7 +261,8 @@ const fn steps<F: QuantFormat>() -> usize {
     if all { 8 } else { 4 }
 }
 
-/// A panel of a Block32 format, unpacked by [`unpack_block32`], times `C` columns of a tile: what `microkernel::block32` computes.
+/// Multiplies a panel of a Block32 format, unpacked by [`unpack_block32`], with `C` columns of a tile;
+/// `microkernel::block32` defines the result.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn block32<F: Block32, const C: usize>(panel: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
     let blocks = k / 32;
@@ -281,8 +291,8 @@ pub(crate) fn block32<F: Block32, const C: usize>(panel: &[u8], k: usize, t: &Ti
             by: t.scales.as_ptr().wrapping_add(b * C),
             out: out.as_mut_ptr().cast(),
         };
-        // SAFETY: the lengths checked above cover block b of the panel and of the tile, and sixteen results of each column; sums of so
-        // many steps fit 16 bits.
+        // SAFETY: the lengths checked above cover block b of the panel and of the tile, and 16 results of each column;
+        // the sums of so many steps fit 16 bits.
         unsafe {
             if steps == 8 {
                 match (begins, F::MINIMUM) {
@@ -304,5 +314,5 @@ pub(crate) fn block32<F: Block32, const C: usize>(panel: &[u8], k: usize, t: &Ti
     }
 }
 
-/// The pairs that only add the two sums of a lane.
+/// Pairs of ones: `vpmaddwd` with them only adds the two sums of a lane.
 static ONES: [i16; 2 * PANEL_ROWS] = [1; 2 * PANEL_ROWS];

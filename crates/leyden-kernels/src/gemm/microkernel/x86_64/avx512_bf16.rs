@@ -1,6 +1,6 @@
-//! AVX-512 with products of bfloat16: everything is [`Avx512Int`]'s and [`Avx512Pair`]'s but the step of a product of BF16
-//! weights, for which two rows of the panel are interleaved. Where many tiles meet a panel that is done
-//! once for all of them.
+//! AVX-512 with bfloat16 products: as [`Avx512Int`] and [`Avx512Pair`], except for the step of a product of BF16
+//! weights, which takes two interleaved rows of the panel. If enough tiles use a panel, it is interleaved once for all
+//! of them.
 
 use crate::gemm::format::traits::FloatFormat;
 use crate::gemm::microkernel::float::floats;
@@ -21,17 +21,17 @@ use std::arch::x86_64::*;
 struct Pairs(());
 
 impl Pairs {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     #[inline]
     fn in_feature_region() -> Pairs {
         Pairs(())
     }
 
-    /// The weights of two k, side by side in the lane of their row, those that are too small to count as zero.
+    /// Loads the weights of two k, interleaved in the lane of their row; values too small to count become zero.
     ///
     /// # Safety
-    /// `w` points at sixteen weights of one k and, with `WHOLE`, at those of the next behind them.
+    /// `w` points at 16 weights of one k and, with `WHOLE`, at those of the next k after them.
     #[inline(always)]
     unsafe fn weights<const WHOLE: bool>(self, w: *const u8) -> __m512bh {
         // SAFETY: the token proves the features; the bytes are readable (`# Safety`).
@@ -52,10 +52,10 @@ impl Pairs {
         }
     }
 
-    /// A pair of one column, for every row.
+    /// Broadcasts a pair of activations of one column to every row.
     ///
     /// # Safety
-    /// `x` points at one.
+    /// `x` points at a pair.
     #[inline(always)]
     unsafe fn activations(self, x: *const f32) -> __m512bh {
         // SAFETY: the token proves the features; the pair is readable (`# Safety`).
@@ -105,7 +105,7 @@ impl FloatFormat<Avx512Pair> for Pairs {
         x: *const f32,
         y: &mut [[__m512; 2]; C],
     ) {
-        // SAFETY: the trait method's `# Safety`; the second panel lies as far behind the first as the token says.
+        // SAFETY: the trait method's `# Safety`; the second panel is at the token's distance from the first.
         unsafe {
             let w = [self.weights::<WHOLE>(w), self.weights::<WHOLE>(w.add(d.panel()))];
             for c in 0..C {
@@ -116,7 +116,7 @@ impl FloatFormat<Avx512Pair> for Pairs {
     }
 }
 
-/// [`Pairs`] of panels that were [`interleave`]d.
+/// [`Pairs`] of panels written by [`interleave`].
 #[derive(Clone, Copy)]
 struct Interleaved(Pairs);
 
@@ -125,7 +125,7 @@ impl FloatFormat<Avx512Pair> for Interleaved {
     const DEPTH: usize = 2;
     const VALUES: usize = 1;
 
-    // An odd depth's last weights lie beside zeros.
+    // The last weights of an odd depth are paired with zeros.
     const PADDED: bool = true;
 
     #[inline(always)]
@@ -136,7 +136,7 @@ impl FloatFormat<Avx512Pair> for Interleaved {
         x: *const f32,
         y: &mut [[__m512; 2]; C],
     ) {
-        // SAFETY: the trait method's `# Safety`; the second panel lies as far behind the first as the token says.
+        // SAFETY: the trait method's `# Safety`; the second panel is at the token's distance from the first.
         unsafe {
             let w = std::mem::transmute::<[__m512; 2], [__m512bh; 2]>(d.load_floats(w));
             for c in 0..C {
@@ -147,7 +147,7 @@ impl FloatFormat<Avx512Pair> for Interleaved {
     }
 }
 
-/// The features of the level, as the compiler spells them.
+/// Adds the features of the level, as the compiler spells them.
 macro_rules! compiled {
     ($($function:item)*) => {
         $(#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16")]
@@ -167,7 +167,7 @@ compiled! {
         let d = Avx512Pair::in_feature_region(panels.len() / 2, C, 0);
         floats::<_, _, C>(d, Interleaved(Pairs::in_feature_region()), panels, k, t, out);
     }
-    /// Writes a panel as [`Interleaved`] reads it.
+    /// Interleaves a panel for [`Interleaved`].
     fn interleave(panel: &[u8], k: usize, out: &mut [u8], _norms: &mut [f32]) {
         assert!(panel.len() == k * PANEL_ROWS * 2 && Some(out.len()) == pair_bytes(k));
         let token = Pairs::in_feature_region();
@@ -181,7 +181,7 @@ compiled! {
             }
         }
     }
-    /// As [`Simd::f32_products`](crate::simd::Simd::f32_products), of bfloat16 in pairs.
+    /// Computes the bfloat16 counterpart of [`Simd::f32_products`](crate::simd::Simd::f32_products).
     fn products(rounds: u64) -> u64 {
         const CHAINS: usize = 12;
         let token = Pairs::in_feature_region();

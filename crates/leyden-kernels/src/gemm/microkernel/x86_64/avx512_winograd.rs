@@ -1,7 +1,8 @@
-//! The Winograd microkernel ([`winograd`](crate::gemm::unpack::winograd)) on AVX-512.
+//! Winograd microkernel ([`winograd`](crate::gemm::unpack::winograd)) on AVX-512.
 //!
-//! Multiplications and additions must lie side by side to keep both ports busy: a column's sums of 32 values are scaled just before its next
-//! products, and what follows from 128 is computed there too. The compiler would move them together and spill; hence assembly.
+//! Multiplications and additions must alternate to keep both ports busy: a column's sums of 32 values are scaled just
+//! before its next products, and the epilogue of 128 values is computed there too. The compiler would move them
+//! together and spill; hence assembly.
 
 use crate::cpu::isa::Level;
 use crate::gemm::format::overflow_bounds::i16_limit;
@@ -16,7 +17,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::offset_of;
 
-/// What the sums of a half of 256 values are still to be multiplied by, and the minima of its blocks, two in a word.
+/// Factors of a finished half of 256 values: the scale of its last block, the float factors, and its minima in pairs.
 #[repr(C, align(64))]
 struct Last {
     scale: [i32; PANEL_ROWS],
@@ -25,13 +26,13 @@ struct Last {
     minima: [[i32; PANEL_ROWS]; 2],
 }
 
-// Where the assembly reads them.
+// Offsets used by the assembly.
 const _: () = {
     assert!(offset_of!(Last, scale) == 0 && offset_of!(Last, d) == 64 && offset_of!(Last, dmin) == 128);
     assert!(offset_of!(Last, minima) == 192 && size_of::<[i32; PANEL_ROWS]>() == 64);
 };
 
-/// That of no half: what it adds is a negative zero, which changes nothing.
+/// Factors before the first half: they add a negative zero, which changes nothing.
 const NONE: Last = Last {
     scale: [0; PANEL_ROWS],
     d: [0.0; PANEL_ROWS],
@@ -40,17 +41,18 @@ const NONE: Last = Last {
 };
 static NOTHING: [f32; Level::VECTOR_COLUMNS] = [-0.0; Level::VECTOR_COLUMNS];
 
-/// Where a half's sums of activations and scales lie, of all columns.
+/// Addresses of a half's sums of activations and of its scales, for all columns.
 #[derive(Clone, Copy)]
 struct Columns {
     pairs: *const i32,
     scales: *const f32,
 }
 
-/// Adds to a column's sums `$part` the products of the sums of `$x` and its four quantised values at `$words` with those of `$y` and the four quantised values sixteen values later.
+/// Adds products to a column's sums `$part`: of `$x` plus four quantised values at `$words`, with `$y` plus the four
+/// quantised values 16 values later.
 macro_rules! add_products {
     ($part:expr, $x:ident, $y:ident, $words:expr) => {{
-        // Variables, as for a result that is thrown away the compiler may choose a register of bytes.
+        // Variables, because for a discarded output the compiler may choose a byte register.
         let (_a, _b): (__m512i, __m512i);
         asm!(
             "vpbroadcastd {a}, dword ptr [{words} + {first}]",
@@ -71,7 +73,7 @@ macro_rules! add_products {
     }};
 }
 
-/// Adds the scaled sums `$part` to `$total`, and lets the next begin.
+/// Adds the scaled sums `$part` to `$total`, and sets `$part` to its next initial value.
 macro_rules! scale_and_begin {
     ($total:expr, $part:expr, $scale:ident, $rows:ident, $acc_init:expr) => {
         asm!(
@@ -88,8 +90,8 @@ macro_rules! scale_and_begin {
     };
 }
 
-/// Adds what the last sums of a half, in `$s`, and the others of it, in `$total`, make to the results at `$out` of one column or of two, and lets the next begin. Two read
-/// the same vectors, which are loaded once.
+/// Finishes a half of one column or of two: adds its last sums `$s` and its total `$total` to the results at `$out`,
+/// and sets the sums to their next initial value. Two columns use the same vectors, which are loaded once.
 macro_rules! finish_and_begin {
     (one $total:expr, $s:expr, $last:expr, $of:ident, $out:expr, $rows:ident, $acc_init:expr) => {
         finish_and_begin!(@asm $last, $of, $out, $rows, $acc_init, [_m, m, s, $s[COLUMN], t, $total[COLUMN], 0])
@@ -153,7 +155,8 @@ macro_rules! finish_and_begin {
     }};
 }
 
-/// [`finish_and_begin`] before `COLUMN`'s products: of two columns at every second, and alone of the last of an odd number.
+/// Runs [`finish_and_begin`] before the products of `COLUMN`: for two columns at every second one, for one at the last
+/// of an odd number.
 macro_rules! finish_if_due {
     ($($arguments:tt)*) => {
         if COLUMN % 2 == 0 && COLUMN + 1 < C {
@@ -164,7 +167,7 @@ macro_rules! finish_if_due {
     };
 }
 
-/// Something for every column, of which there are `C`, at most as many as are named here: its number is `COLUMN`.
+/// Runs an expression for every column, with `COLUMN` as its index; `C` is at most the number of indices listed.
 macro_rules! each {
     ($e:expr) => {{
         const { assert!(C <= Level::VECTOR_COLUMNS && Level::VECTOR_COLUMNS == 12) };
@@ -180,7 +183,7 @@ macro_rules! each {
     };
 }
 
-/// Adds the products of 32 values to what `$begin` makes of each column's sums.
+/// Adds the products of 32 values to each column's sums, initialised by `$begin`.
 macro_rules! block {
     ($w:ident, $a:ident, $s:ident, $begin:expr) => {
         for g in 0..4 {
@@ -199,7 +202,7 @@ macro_rules! block {
     };
 }
 
-/// A panel of a superblock format times `C` columns of a tile: what `microkernel::superblock` computes.
+/// Multiplies a panel of a superblock format with `C` columns of a tile; `microkernel::superblock` defines the result.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(crate) fn superblocks<F: Superblock, const C: usize>(
     panel: &[u8],
@@ -221,8 +224,8 @@ pub(crate) fn superblocks<F: Superblock, const C: usize>(
     let (mut last, mut of) = (NONE, nobody);
     let zero = _mm512_setzero_si512();
     for i in 0..n {
-        // SAFETY: the lengths checked above cover half i of the panel and of the tile, and of columns pairs and scales of a half; `out` holds
-        // sixteen results of each column.
+        // SAFETY: the lengths checked above cover half i of the panel and of the tile, and the pairs and scales of all
+        // columns; `out` holds 16 results of each column.
         unsafe {
             let f = F::factors(d, panel.as_ptr(), k, i / 2);
             if t.overflow_bounds[i].sums[peak] > limit {
@@ -254,21 +257,21 @@ pub(crate) fn superblocks<F: Superblock, const C: usize>(
         let acc_init = t.winograd.as_ptr();
         each!(finish_if_due!(total, s, &raw const last, of, out.as_mut_ptr(), zero, acc_init));
     }
-    // What would be next is not read.
+    // The initial values for a next half are not read.
     let _ = (total, s);
 }
 
 impl Last {
-    /// Of half `i` of a panel, in superblock `f`.
+    /// Reads the factors of half `i` of a panel, in superblock `f`.
     ///
     /// # Safety
-    /// `f` is the superblock's.
+    /// `f` belongs to the superblock of half `i`.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
     unsafe fn new<F: Superblock>(d: Avx512Int, f: &SuperblockScales<Avx512Int>, i: usize) -> Last {
         let mut last = NONE;
         let first = i % 2 * 4;
-        // SAFETY: `f` is the superblock's (`# Safety`); each half has four blocks, and every field sixteen numbers.
+        // SAFETY: `f` belongs to the superblock (`# Safety`); each half has four blocks, and every field 16 values.
         unsafe {
             let minima =
                 |b: usize| d.pairs(F::minimum(d, f, first + b), F::minimum(d, f, first + b + 1), false);
@@ -283,10 +286,11 @@ impl Last {
     }
 }
 
-/// A half of 256 values of which some sums do not fit 16 bits: they are scaled in floats, exactly, column after column.
+/// Computes a half of 256 values some of whose sums do not fit 16 bits: scales them in floats, exactly, column by
+/// column.
 ///
 /// # Safety
-/// The panel and the tile have half `i`, `f` is its superblock's, and `out` holds sixteen results of each column.
+/// The panel and the tile have half `i`, `f` belongs to its superblock, and `out` holds 16 results of each column.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline(never)]
 unsafe fn half<F: Superblock, const C: usize>(
@@ -299,7 +303,8 @@ unsafe fn half<F: Superblock, const C: usize>(
     let first = i % 2 * 4;
     for (c, out) in out.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
         let mut total = _mm512_setzero_ps();
-        // SAFETY: the panel and the tile have half `i`, `f` is its superblock's, and `out` holds sixteen results of each column (`# Safety`).
+        // SAFETY: the panel and the tile have half `i`, `f` belongs to its superblock, and `out` holds 16 results of
+        // each column (`# Safety`).
         unsafe {
             for b in 0..4 {
                 let (w, block) = (f.quants.add((first + b) * F::BYTES), i * 4 + b);

@@ -16,7 +16,7 @@ pub(crate) struct AvxVnniDot(());
 pub(crate) struct Avx512Dot(());
 
 impl Avx2Dot {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
     pub(crate) fn in_feature_region() -> Self {
@@ -25,7 +25,7 @@ impl Avx2Dot {
 }
 
 impl AvxVnniDot {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
     #[inline]
     pub(crate) fn in_feature_region() -> Self {
@@ -34,7 +34,7 @@ impl AvxVnniDot {
 }
 
 impl Avx512Dot {
-    /// The token; being callable only inside such a function is what makes its methods sound.
+    /// Returns the token; it can only be created inside such a function, which makes its methods sound.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[inline]
     pub(crate) fn in_feature_region() -> Self {
@@ -42,7 +42,7 @@ impl Avx512Dot {
     }
 }
 
-/// The floats of [`ByteDot`] in two vectors of eight.
+/// Implements the float operations of [`ByteDot`] with two vectors of eight.
 macro_rules! floats_of_avx2 {
     () => {
         #[inline(always)]
@@ -58,7 +58,7 @@ macro_rules! floats_of_avx2 {
         }
         #[inline(always)]
         unsafe fn read(self, p: *const f32) -> Self::Floats {
-            // SAFETY: the token proves the features; sixteen readable floats (`# Safety`).
+            // SAFETY: the token proves the features; 16 readable floats (`# Safety`).
             unsafe { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
         }
         #[inline(always)]
@@ -79,7 +79,7 @@ macro_rules! floats_of_avx2 {
         }
         #[inline(always)]
         unsafe fn write(self, a: Self::Floats, p: *mut f32) {
-            // SAFETY: the token proves the features; room for sixteen floats (`# Safety`).
+            // SAFETY: the token proves the features; room for 16 floats (`# Safety`).
             unsafe {
                 _mm256_storeu_ps(p, a[0]);
                 _mm256_storeu_ps(p.add(8), a[1]);
@@ -88,9 +88,10 @@ macro_rules! floats_of_avx2 {
     };
 }
 
-/// In integers of 16 bits: `VPMADDUBSW` would saturate. Of each four values the first and third are one word of two, the others a second.
+/// With 16-bit integers, because `VPMADDUBSW` would saturate. Of each four values the first and third form one vector,
+/// the second and fourth another.
 impl ByteDot for Avx2Dot {
-    /// For eight rows each, even values and odd ones.
+    /// Even values and odd ones, for each eight rows.
     type Weights = [[__m256i; 2]; 2];
     type Word = [__m256i; 2];
     type Acc = [__m256i; 2];
@@ -172,7 +173,7 @@ impl ByteDot for AvxVnniDot {
     floats_of_avx2!();
 }
 
-/// Of 32 registers 24 hold sums.
+/// Sums take 24 of the 32 registers.
 impl ByteDot for Avx512Dot {
     type Weights = __m512i;
     type Word = __m512i;
@@ -208,7 +209,7 @@ impl ByteDot for Avx512Dot {
     }
     #[inline(always)]
     unsafe fn read(self, p: *const f32) -> __m512 {
-        // SAFETY: the token proves the features; sixteen readable floats (`# Safety`).
+        // SAFETY: the token proves the features; 16 readable floats (`# Safety`).
         unsafe { _mm512_loadu_ps(p) }
     }
     #[inline(always)]
@@ -223,7 +224,7 @@ impl ByteDot for Avx512Dot {
     }
     #[inline(always)]
     unsafe fn write(self, a: __m512, p: *mut f32) {
-        // SAFETY: the token proves the features; room for sixteen floats (`# Safety`).
+        // SAFETY: the token proves the features; room for 16 floats (`# Safety`).
         unsafe { _mm512_storeu_ps(p, a) }
     }
 }

@@ -1,4 +1,4 @@
-//! Microkernels of one instruction set of x86-64.
+//! Microkernels for x86-64 instruction sets.
 
 pub(crate) mod amx;
 pub(crate) mod amx_block32;
