@@ -1,7 +1,8 @@
-//! Blocking: how a task visits panels and tiles of tokens so that both stay in L2, and where panels are unpacked.
+//! Blocking: the order in which a task multiplies panels with tiles of tokens so that both stay in L2, and the
+//! unpacking of panels.
 //!
-//! A level with registers for it multiplies two panels at a time with a full tile: an activation is loaded once for both. Where enough tiles
-//! meet a panel it is unpacked once for all of them ([`panel`](crate::gemm::unpack::panel)).
+//! A level with enough registers multiplies two panels at a time with a full tile: each activation is loaded once for
+//! both. If enough tiles use a panel, it is unpacked once for all of them ([`panel`](crate::gemm::unpack::panel)).
 
 use crate::context::Cpu;
 use crate::cpu::isa::{Level, Tier};
@@ -13,46 +14,47 @@ use crate::quant::packed_a::{PackedA, Tile};
 use crate::types::PANEL_ROWS;
 use std::ops::Range;
 
-/// Panels that any level multiplies together, at most.
+/// Maximum number of panels that any level multiplies together.
 pub(super) const MAX_PANELS: usize = 2;
 
-/// Bytes of unpacked panels that lie in L2 together, beside the activations of a group of tiles.
+/// Bytes of unpacked panels that are kept in L2 together, beside the activations of a group of tiles.
 const AT_ONCE_BYTES: usize = 320 << 10;
-/// The same with AMX, whose processors have larger L2 caches.
+/// Same limit with AMX, whose processors have larger L2 caches.
 const AT_ONCE_OF_MATRICES: usize = 640 << 10;
 
-/// With how many tiles the panels that are unpacked next are prefetched: fewer than meet one set of them in turn.
+/// Number of tiles over which the next panels are prefetched: fewer than the number that use one set of panels in turn.
 const PREFETCH_TILES: usize = 4;
 
-/// How many panels of a matrix meet each of so many tiles together.
+/// Returns the number of panels of a matrix that are multiplied together with each of `tiles` tiles.
 pub(super) fn together(weights: &PackedWeights, tier: Tier, tiles: usize) -> usize {
     weights.kernels.for_tiles(tier, tiles).map_or(1, |(many, _)| many.panels)
 }
 
-/// The packed panels of one task: some at a time, each with all tiles of a group.
+/// Panels of one task, unpacked a few at a time and multiplied with all tiles of a group.
 pub(super) struct Panels<'a> {
     weights: &'a PackedWeights,
     tier: Tier,
     many: Option<&'static GemmKernels>,
     unpack: Option<&'static UnpackKernel>,
-    /// The task's panels, and how many others lie between them and those of the task that its thread likely gets next.
+    /// Panels of the task, and number of panels between them and the next task of the same thread, if tasks are taken
+    /// in turn.
     task: Range<usize>,
     others: usize,
-    /// Bytes of a panel unpacked, and room for [`at_once`](Self::at_once) of them.
+    /// Bytes of an unpacked panel, and room for [`at_once`](Self::at_once) of them.
     each: usize,
     bytes: Scratch,
-    /// What was found of them, `[place][k / 128]`.
+    /// Norms found while unpacking, `[place][k / 128]`.
     norms: Vec<f32>,
-    /// For each place, the panel plus 1 that begins there, alone or with those that meet a tile together.
+    /// Content of each place: index plus 1 of the (first) panel that is unpacked there, or 0.
     panels: Vec<usize>,
-    /// The bytes of the matrix that are unpacked next, as far as they were not yet prefetched, and how many to prefetch with each
-    /// tile.
+    /// Byte range of the matrix that is unpacked next and not yet prefetched, and number of bytes to prefetch per tile.
     ahead: Range<usize>,
     at_a_time: usize,
 }
 
 impl<'a> Panels<'a> {
-    /// For a task of some panels, each of which meets `tiles` tiles; `others` lie before the thread's next.
+    /// Prepares a task of `panels`, each multiplied with `tiles` tiles; `others` panels lie before the thread's next
+    /// task.
     pub(super) fn new(
         weights: &'a PackedWeights,
         tier: Tier,
@@ -62,7 +64,7 @@ impl<'a> Panels<'a> {
     ) -> Panels<'a> {
         let (many, unpack) = weights.kernels.for_tiles(tier, tiles).unzip();
         let unpack = unpack.flatten();
-        // None where there is nothing to unpack.
+        // `None` if panels are not unpacked.
         let each = many.and_then(|many| Some((many.panels, (unpack?.bytes)(weights.k)?)));
         let places = each.map_or(0, |(together, each)| {
             let bytes = if tier.level().matrices() { AT_ONCE_OF_MATRICES } else { AT_ONCE_BYTES };
@@ -86,7 +88,7 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// The panels that should meet all tiles before the next do; `None` if it makes no difference.
+    /// Returns the number of panels to multiply with all tiles before the next ones; `None` if it makes no difference.
     pub(super) fn at_once(&self) -> Option<usize> {
         (!self.panels.is_empty()).then_some(self.panels.len())
     }
@@ -94,8 +96,8 @@ impl<'a> Panels<'a> {
     /// Multiplies up to [`together`] panels with tile `t` into `out[panel][c][16]`.
     #[inline(always)]
     pub(super) fn tile(&mut self, panels: Range<usize>, input: &PackedA, t: usize, out: &mut [f32]) {
-        // Written once, field by field, and read so: a copy would read several fields at a time, and to do that wait
-        // until everything that was stored before has reached the cache, the results of the last tile among it.
+        // Written and read field by field: a copy would read several fields at a time, and so would wait until all
+        // earlier stores, the results of the last tile among them, have reached the cache.
         let mut tile = input.tile(t);
         let (tier, weights, k) = (self.tier, self.weights, self.weights.k);
         if let Some(many) = self.many
@@ -115,8 +117,8 @@ impl<'a> Panels<'a> {
             };
             #[cfg(test)]
             crate::gemm::tests::runs(tier.level(), function);
-            // SAFETY: the Tier proves the features; the panels are whole and of this format and depth, and so is what was
-            // made of them; the driver checked the tile's activation format and depth; tile.c selected the function.
+            // SAFETY: the Tier proves the features; the panels, or their unpacked form, are whole and of this format
+            // and depth; the driver checked the tile's activation format and depth; tile.c selected the function.
             return unsafe { function(bytes, k, &tile, out) };
         }
         for (p, out) in panels.zip(out.chunks_exact_mut(tile.c * PANEL_ROWS)) {
@@ -124,7 +126,7 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// Prefetches some of what is unpacked next: it then comes from memory while the processor multiplies.
+    /// Prefetches a part of the panels that are unpacked next, so that memory is read while the processor multiplies.
     #[inline(always)]
     fn prefetch_next(&mut self) {
         let some = self.ahead.start..self.ahead.end.min(self.ahead.start + self.at_a_time);
@@ -132,7 +134,7 @@ impl<'a> Panels<'a> {
         prefetch_lines(&self.weights.as_bytes()[some]);
     }
 
-    /// Panels that meet a tile together, unpacked, and what was found of them all.
+    /// Returns panels that are multiplied together in unpacked form, and their norms.
     #[inline(always)]
     fn unpacked(&mut self, unpack: UnpackFn, panels: Range<usize>) -> (&[u8], &[f32]) {
         let (weights, k) = (self.weights, self.weights.k);
@@ -155,13 +157,13 @@ impl<'a> Panels<'a> {
     }
 }
 
-/// The widest tile of any tier.
+/// Columns of the widest tile of any tier.
 pub(crate) const MAX_COLUMNS: usize = Level::MAX_COLUMNS;
 
-/// Products of one tile with the panels that meet it together, at most: `[panel][c][16]`.
+/// Maximum number of products of one tile with the panels multiplied together: `[panel][c][16]`.
 pub(super) const TILE: usize = MAX_PANELS * MAX_COLUMNS * PANEL_ROWS;
 
-/// Products of one tile, no vector in two cache lines.
+/// Products of one tile, aligned so that no vector crosses a cache line.
 #[repr(align(64))]
 pub(super) struct TileBuffer(pub(super) [f32; TILE]);
 
@@ -177,24 +179,28 @@ pub(super) const GEMV_MAX_COLUMNS: usize = 32;
 
 const _: () = assert!(GEMV_MAX_COLUMNS >= Level::VECTOR_COLUMNS);
 
-/// Quantised values or values of activations visited together, so that they stay in L2 while panels pass.
+/// Bytes of the activations that are visited together, so that they stay in L2 while panels change.
 const GROUP_BYTES: usize = 128 << 10;
 
-/// Below this many multiplications a product runs on the calling thread: waking the team costs more.
+/// Number of multiplications below which a product runs on the calling thread: waking the team costs more.
 const SINGLE_THREAD_MACS: usize = 160 << 10;
 
-/// Calls `task` for each of so many tasks of a product, on the calling thread if it is small.
+/// Calls `task` for each of `tasks` tasks of a product, on the calling thread if the product is small.
 pub(super) fn run_tasks(cpu: &Cpu, macs: usize, tasks: usize, task: impl Fn(usize) + Sync) {
     if macs < SINGLE_THREAD_MACS { (0..tasks).for_each(task) } else { cpu.pool().run(tasks, task) }
 }
 
 pub(super) fn check(w: &PackedWeights, input: &PackedA) {
-    assert_eq!(w.count, 1, "a stack is no matrix");
-    assert_eq!((w.act_format(), w.k), (input.act_format, input.k), "weights and activations belong together");
+    assert_eq!(w.count, 1, "one matrix, not a stack");
+    assert_eq!(
+        (w.act_format(), w.k),
+        (input.act_format, input.k),
+        "activation format and depth of weights and activations"
+    );
 }
 
-/// Panels per task: enough tasks to balance a preempted core, few enough to amortise taking one; where each member
-/// has a second task still, a multiple of those that meet a tile together.
+/// Returns the panels per task: enough tasks to balance a preempted core, few enough to amortise taking one. A multiple
+/// of `together` if each member still gets two tasks.
 pub(super) fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usize) -> usize {
     let members = cpu.pool().members();
     let share = (panels / (members * 16)).clamp(1, 8);
@@ -207,30 +213,30 @@ pub(super) fn chunk_panels(cpu: &Cpu, panels: usize, together: usize, macs: usiz
     }
 }
 
-/// The GEMV path: the tile that is the whole batch, where packed panels meet it one by one.
+/// Returns the tile of a batch on the GEMV path: a single narrow tile whose packed panels are multiplied one by one.
 pub(super) fn gemv_tile(input: &PackedA, together: usize) -> Option<Tile<'_>> {
     (input.tiles() == 1 && together == 1).then(|| input.tile(0)).filter(|tile| tile.c <= GEMV_MAX_COLUMNS)
 }
 
-/// Panels by as many as have room for so many tokens of theirs in that of one tile, so that what follows their products is
+/// Splits panels into runs whose products with `columns` columns fit the buffer of one tile, so that the epilogue is
 /// called less often.
 pub(super) fn panel_runs(panels: Range<usize>, columns: usize) -> impl Iterator<Item = Range<usize>> {
     let (each, end) = (GEMV_MAX_COLUMNS / columns, panels.end);
     panels.step_by(each).map(move |first| first..end.min(first + each))
 }
 
-/// Tiles that are visited together.
+/// Returns the number of tiles that are visited together.
 pub(super) fn group_tiles(input: &PackedA) -> usize {
     if input.tier().level().matrices() {
-        // Of a prompt's activations of a deep layer that is a quarter of L2, beside which panels lie.
+        // One tile of a deep layer's activations takes a quarter of L2, and panels need the rest.
         return 1;
     }
     let bytes = input.column_bytes() * Level::VECTOR_COLUMNS;
     (GROUP_BYTES / bytes).max(if input.act_format.is_float() { 1 } else { 4 })
 }
 
-/// Visits every (panels, tile) of a chunk, both by number: columns in groups that stay in cache, panels all at once or so
-/// many, and so many of them together.
+/// Calls `visit` for every (panels, tile) of a chunk, by index: tiles in groups that stay in cache, panels `at_once` at
+/// a time and `together` of them per visit.
 pub(super) fn for_tile_indices(
     input: &PackedA,
     tiles: Range<usize>,

@@ -1,31 +1,32 @@
-//! Which kernel a product takes, and why.
+//! Choice of the kernel for a product, for reports.
 
 use crate::gemm::blocking::{gemv_tile, together};
 use crate::gemm::packed_weights::PackedWeights;
 use crate::quant::packed_a::PackedA;
 use std::fmt;
 
-/// The kernel that [`multiply`](super::multiply) takes for a matrix and a batch.
+/// Kernel that [`multiply`](super::multiply) uses for a matrix and a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelChoice {
-    /// How weights are read: `packed`, or the registry's name for how they are unpacked.
+    /// Form of the weights: `packed`, or the registry's name of the unpacked form.
     pub variant: &'static str,
-    /// Tokens of the widest tile of the batch, and panels that one tile takes.
+    /// Tokens of the batch's widest tile, and panels per call.
     pub tile: [usize; 2],
-    /// Tiles of the batch.
+    /// Number of tiles of the batch.
     pub tiles: usize,
-    /// From how many tiles on the format's panels are unpacked on this tier, if they ever are.
+    /// Number of tiles from which the format's panels are unpacked on this tier, if they are at all.
     pub min_tiles: Option<usize>,
 }
 
-/// The choice for a matrix and a batch.
+/// Returns the kernel for a matrix and a batch.
 #[must_use]
 pub fn kernel_choice(weights: &PackedWeights, input: &PackedA) -> KernelChoice {
     let (tier, tiles) = (input.tier(), input.tiles());
     let widest = (0..tiles).map(|t| input.bounds(t)).map(|(first, end)| end - first).max().unwrap_or(0);
     let min_tiles = weights.kernels.gemm(tier).and_then(|row| Some(row.unpack.as_ref()?.min_tiles));
     let together = together(weights, tier, tiles);
-    // One tile of few tokens takes the GEMV path, and tiles of fewer tokens than a row has kernels for go panel by panel.
+    // One tile of few tokens takes the GEMV path; tiles with fewer tokens than the row's kernels support go panel by
+    // panel.
     let chosen = weights.kernels.for_tiles(tier, tiles).filter(|(row, _)| {
         gemv_tile(input, together).is_none() && (row.any_columns || row.tokens - widest.min(row.tokens) < 2)
     });

@@ -1,4 +1,4 @@
-//! The epilogue: bias, residual and where finished products are stored.
+//! Epilogue of a product: bias, residual, and the stores of results.
 
 use crate::cpu::isa::Tier;
 use crate::memory::disjoint::{Disjoint, Strided};
@@ -7,21 +7,21 @@ use crate::simd::{Simd, store_fence};
 use crate::types::PANEL_ROWS;
 use std::ops::Range;
 
-/// Outputs from this size on do not stay in L2 and are written by non-temporal stores.
+/// Output size in bytes from which results do not stay in L2 and are written by non-temporal stores.
 const NON_TEMPORAL_BYTES: usize = 2 << 20;
 
-/// The results of a matrix, `[n][rows]`, of which each task writes some panels.
+/// Results of a matrix, `[n][rows]`; each task writes some panels.
 pub(super) struct Epilogue<'a> {
     values: Disjoint<'a, f32>,
     rows: usize,
-    /// Added to every column, one value per row.
+    /// Bias added to every column, one value per row.
     bias: Option<&'a [f32]>,
     write: Write,
     non_temporal: bool,
 }
 
 impl<'a> Epilogue<'a> {
-    /// Results that are replaced, or that are added to.
+    /// Creates an epilogue that replaces `values`, or adds to them.
     pub(super) fn new(
         values: &'a mut [f32],
         rows: usize,
@@ -38,14 +38,14 @@ impl<'a> Epilogue<'a> {
         self.non_temporal
     }
 
-    /// The results as one task writes them.
+    /// Returns the results for one task.
     #[inline(always)]
     pub(super) fn of_task(&self) -> TaskEpilogue<'_> {
         TaskEpilogue(self)
     }
 }
 
-/// Where one task writes; others see what it wrote when this is dropped.
+/// Results for one task; its stores become visible to other threads when this is dropped.
 pub(super) struct TaskEpilogue<'a>(&'a Epilogue<'a>);
 
 impl Drop for TaskEpilogue<'_> {
@@ -58,7 +58,7 @@ impl Drop for TaskEpilogue<'_> {
 }
 
 impl TaskEpilogue<'_> {
-    /// Prefetches the memory of some panels' results of some columns, which lie far from each other, in order to write to it.
+    /// Prefetches the results of some panels and columns for writing: columns lie far from each other.
     #[inline(always)]
     pub(super) fn fetch(&self, panels: &Range<usize>, columns: Range<usize>) {
         if self.0.non_temporal {
@@ -87,9 +87,10 @@ impl TaskEpilogue<'_> {
     }
 }
 
-/// Runs an expression of a panel's number, its rows of a column and the results for each panel and column, sixteen rows that the compiler
-/// makes vectors of; of rows that a matrix lacks with zeros that go nowhere. A macro, as only what is inlined is compiled for the
-/// tier's instructions, and a closure that is called in so many places is not.
+/// Evaluates an expression for each panel and column, given the panel's index, its 16 rows of the column and the 16
+/// results, so that the compiler makes vectors of them. Rows beyond the matrix are replaced by zeros, and their results
+/// dropped. A macro, because only inlined code is compiled for the tier's instructions, and a closure with so many call
+/// sites is not inlined.
 macro_rules! lines {
     ($all:expr, $columns:expr, $y:expr, |$p:ident, $out:ident, $of:ident| $e:expr) => {{
         let y = $y.as_chunks::<PANEL_ROWS>().0;
@@ -154,10 +155,10 @@ dispatch! {
     )
 }
 
-/// What `lines` expects of results.
+/// Message of `lines` if results are missing.
 const EVERY: &str = "results of every panel and column";
 
-/// The first sixteen values, or as many as there are and zeros.
+/// Returns the first 16 values, padded with zeros.
 #[inline(always)]
 fn line(values: &[f32]) -> [f32; PANEL_ROWS] {
     values.first_chunk().copied().unwrap_or_else(|| {
@@ -172,11 +173,11 @@ fn sum(a: &[f32; PANEL_ROWS], b: &[f32; PANEL_ROWS]) -> [f32; PANEL_ROWS] {
     std::array::from_fn(|i| a[i] + b[i])
 }
 
-/// What happens to a finished product.
+/// Store operation of the epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Replaces the output.
     Set,
-    /// Is added to the output (a residual connection).
+    /// Adds to the output (a residual connection).
     Add,
 }

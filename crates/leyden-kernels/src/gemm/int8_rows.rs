@@ -1,6 +1,7 @@
-//! INT8 rows: matrices in 8-bit integers with one scale per output row, for encoders, and their products.
+//! INT8 rows: matrices of 8-bit integers with one scale per output row, for encoders, and their products.
 //!
-//! The groups of `gemm::microkernel::int8_rows`. A task is a group of rows and some tokens, whose activations stay in L2 while groups pass.
+//! Matrices are packed in the groups of `gemm::microkernel::int8_rows`. A task is one group of rows and a range of
+//! tokens, whose activations stay in L2 while the groups change.
 
 use crate::context::Cpu;
 use crate::cpu::isa::Tier;
@@ -26,7 +27,7 @@ use leyden_tensor::{DType, TensorView};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What [`PackedWeights`] of this kind name as their kernels: the type that files hold them in, and no tiles.
+/// [`Kernels`] entry of [`PackedWeights`] of this kind: the data type of the weight files, and no tiles.
 pub(super) static INT8_ROWS: Kernels = Kernels {
     format: Format {
         dtype: DType::Q8_0,
@@ -38,10 +39,10 @@ pub(super) static INT8_ROWS: Kernels = Kernels {
     rows: &[],
 };
 
-/// The most values of a row: sums of as many products are below 2^31 in magnitude.
+/// Maximum number of values in a row: sums of as many products are below 2^31 in magnitude.
 const MAX_DEPTH: usize = 1 << 17;
 
-/// Bytes of a group of rows of `k` values, which are not too many.
+/// Returns the bytes of a group of rows of `k` values; `None` if `k` exceeds [`MAX_DEPTH`].
 fn padded_group_bytes(k: usize) -> Option<usize> {
     (k <= MAX_DEPTH).then(|| group_bytes(places_of(k)))
 }
@@ -49,10 +50,10 @@ fn padded_group_bytes(k: usize) -> Option<usize> {
 /// Bytes of a block of Q8_0.
 const Q8_0_BYTES: usize = 34;
 
-/// Bytes of quantised tokens that a task goes through again and again: so many stay in L2 beside panels.
+/// Bytes of quantised tokens per task: they are read once per group of rows, and stay in L2 beside it.
 const TOKENS_BYTES: usize = 192 << 10;
 
-/// The scale of a row of Q8_0, if all blocks have the same; a block of zeros may have any.
+/// Returns the scale of a row of Q8_0 if all blocks have the same; a block of zeros may have any scale.
 fn common_scale(row: &[u8]) -> Option<f32> {
     let mut scale = None;
     for block in row.as_chunks::<Q8_0_BYTES>().0 {
@@ -66,19 +67,20 @@ fn common_scale(row: &[u8]) -> Option<f32> {
 }
 
 impl PackedWeights {
-    /// Whether a matrix of Q8_0 has one scale for each row, as `leyden quantize` writes for encoders: then [`int8_rows`](Self::int8_rows) keeps
-    /// its values as they are.
+    /// Returns whether a Q8_0 matrix has one scale per row, as `leyden quantize` writes for encoders:
+    /// [`int8_rows`](Self::int8_rows) then keeps its values unchanged.
     #[must_use]
     pub fn has_row_scales(tensor: &TensorView<'_>) -> bool {
         let one_matrix = tensor.shape().len() == 2 && tensor.dtype() == DType::Q8_0;
         one_matrix && (0..tensor.rows()).all(|r| common_scale(tensor.row(r)).is_some())
     }
 
-    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also what its rows lose. `None` if it
-    /// is no matrix, not finite throughout, or of rows that are too long for exact sums.
+    /// Quantises a matrix `[rows, k]` of any type to 8-bit integers with one scale per row, and packs it. Also returns
+    /// the quantisation loss of each row. `None` if the tensor is no matrix, not finite throughout, or its rows are too
+    /// long for exact sums.
     ///
     /// # Errors
-    /// No memory for the packed copy, or its size overflows.
+    /// If there is no memory for the packed copy, or its size overflows.
     pub fn int8_rows(
         cpu: &Cpu,
         tensor: &TensorView<'_>,
@@ -115,7 +117,7 @@ impl PackedWeights {
                     Some(tensor.row(row)).filter(|_| tensor.dtype() == DType::Q8_0).and_then(common_scale);
                 let (scale, loss) = quantise_row(&x, common, &mut quants[4 * r..]);
                 *to = scale.to_le_bytes();
-                // SAFETY: this row's.
+                // SAFETY: each task writes the losses of its own rows.
                 let place = unsafe { loss_of.range(row, 1) };
                 place[0] = loss;
             }
@@ -137,16 +139,17 @@ impl PackedWeights {
         Ok(Some((packed, losses.into_iter().collect())))
     }
 
-    /// Whether this is a matrix of INT8 rows.
+    /// Returns whether this is a matrix of INT8 rows.
     #[must_use]
     pub fn is_int8_rows(&self) -> bool {
         matches!(self.act_format(), ActFormat::Q8Token(_))
     }
 
-    /// Says which channels of its input have a scale of their own, of a matrix of INT8 rows: its columns are ordered so. To be said once.
+    /// Sets the outlier channels of the input, which have a scale of their own, and moves their columns last. Can be
+    /// called once, for a matrix of INT8 rows.
     ///
     /// # Panics
-    /// If the matrix is of another kind, or was told before.
+    /// If the matrix is of another kind, or its outliers are already set.
     pub fn set_outliers(&mut self, outliers: OutlierChannels) {
         assert!(self.is_int8_rows() && self.outliers == OutlierChannels::LAST, "outliers of INT8 rows");
         self.outliers = outliers;
@@ -161,8 +164,9 @@ impl PackedWeights {
     }
 }
 
-/// Writes the quantised values of a row, the last ones where outliers stand, by fours with those of the group's other rows between. Gives the scale, the given one if there is one,
-/// and [what is lost](int8_row).
+/// Quantises a row into `quants`, in groups of four values that alternate with those of the group's other rows; the
+/// last values go to the places of the outliers. Uses the scale `common` if there is one. Returns the scale and the
+/// [quantisation loss](int8_row).
 fn quantise_row(x: &[f32], common: Option<f32>, quants: &mut [u8]) -> (f32, f64) {
     let max = largest_magnitude(x);
     let scale = common.unwrap_or(max / INT8_GREATEST);
@@ -179,7 +183,7 @@ fn quantise_row(x: &[f32], common: Option<f32>, quants: &mut [u8]) -> (f32, f64)
 }
 
 impl Product<'_> {
-    /// Some groups of it, some tokens, and where their results begin.
+    /// Returns the block of some groups and tokens, and the first row of its results.
     fn block<'a>(
         &'a self,
         groups: Range<usize>,
@@ -206,19 +210,19 @@ fn groups_of(weights: &PackedWeights) -> usize {
     weights.rows.div_ceil(GROUP_ROWS)
 }
 
-/// One group and some tokens of a product.
+/// Task of a product: one group of rows and a range of tokens.
 struct Task {
     product: usize,
     group: usize,
     tokens: Range<usize>,
 }
 
-/// [`multiply`](super::multiply) of matrices of INT8 rows.
+/// Computes [`multiply`](super::multiply) for matrices of INT8 rows.
 pub(super) fn multiply_rows(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
     run(cpu, input, products, None);
 }
 
-/// The product of a matrix of INT8 rows, of whose results a function is taken before they are written.
+/// Computes the product of a matrix of INT8 rows and applies an activation function to its results.
 ///
 /// # Panics
 /// As [`multiply`](super::multiply); if the matrix is of another kind.
@@ -226,7 +230,7 @@ pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, acti
     run(cpu, input, &mut [product], Some(activation));
 }
 
-/// The whole product of a matrix of INT8 rows on the calling thread.
+/// Computes the whole product of a matrix of INT8 rows on the calling thread.
 ///
 /// # Panics
 /// If the matrix is of another kind, or lengths do not fit.
@@ -243,7 +247,8 @@ pub(super) fn multiply_here(
     let to = Results { first: product.out.as_mut_ptr(), n: w.rows, stride: w.rows };
     let (block, _) = product.block(0..groups_of(w), input.tokens(0..m), activation);
     assert_eq!(block.group_bytes, group_bytes(block.tokens.depth()), "depth of a product");
-    // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; results are there and ours alone.
+    // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; `out` holds all results, and
+    // is borrowed exclusively.
     unsafe { block_fn(tier)(&block, to) };
 }
 
@@ -284,8 +289,8 @@ fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Opt
             product.block(*group..group + 1, input.token_rows().tokens(tokens.clone()), activation);
         let n = rows.min(first + GROUP_ROWS) - first;
         let to = Results { first: out.at(tokens.start * rows + first), n, stride: rows };
-        // SAFETY: the Tier proves the features; the group is whole and of the tokens' depth; this task alone has these results of these
-        // tokens, which are there by the lengths that were checked.
+        // SAFETY: the Tier proves the features; the group is whole and of the tokens' depth; no other task writes these
+        // results of these tokens, and the lengths checked above cover them.
         unsafe { function(&block, to) };
     };
     run_tasks(cpu, macs, tasks.len(), work);
@@ -323,7 +328,7 @@ mod tests {
         multiply_rows(cpu, &input, &mut [Product { weights: w, bias, out, write }]);
     }
 
-    /// The quantised values and scale of activations that share one, by the definition.
+    /// Quantises activations that share a scale, by the definition; returns the quantised values and the scale.
     fn quantised(x: &[f32]) -> (Vec<i64>, f64) {
         let max = x.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
         let inverse = if max > 0.0 { 127.0 / max } else { 0.0 };
@@ -334,7 +339,7 @@ mod tests {
     fn every_tier_and_team_gives_the_bits_of_exact_sums() {
         for (rows, k, m) in [(70, 384, 13), (16, 33, 1), (130, 100, 6), (5, 1536, 7), (64, 64, 25)] {
             let (mut w, mut x) = (floats(3, rows * k), floats(11, m * k));
-            // Rows of the greatest magnitude, which sums of 16 bits would not hold, of all signs.
+            // Rows of the greatest magnitude, whose sums would not fit 16 bits, in both signs.
             for (i, row) in w.chunks_mut(k).enumerate().filter(|(i, _)| i % 5 < 2) {
                 row.fill(if i % 5 == 0 { 2.5 } else { -2.5 });
             }

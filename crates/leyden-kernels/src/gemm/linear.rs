@@ -1,8 +1,8 @@
 //! GEMM and GEMV: packed weights times activations.
 //!
-//! [`multiply`] runs several products that share a batch as one parallel job, so that Q, K and V cost one barrier. One tile of few tokens
-//! takes the GEMV path ([`gemv_tile`]), which reads packed panels one by one; more tokens go through `blocking`. Which task computes an
-//! element never changes its value.
+//! [`multiply`] runs several products that share a batch as one parallel job, so that Q, K and V cost one barrier. One
+//! tile of few tokens takes the GEMV path ([`gemv_tile`]), which reads packed panels one by one; more tokens go through
+//! `blocking`. The value of an element does not depend on the task that computes it.
 
 use crate::context::Cpu;
 use crate::gemm::blocking::{
@@ -16,7 +16,7 @@ use crate::gemm::product::Product;
 use crate::quant::packed_a::PackedA;
 use crate::types::{ActFormat, PANEL_ROWS};
 
-/// Runs products that share one batch as a single job.
+/// Computes products that share one batch as a single parallel job.
 ///
 /// # Panics
 /// If a matrix does not fit the batch (activation format or depth), or an output or bias has the wrong length.
@@ -59,7 +59,7 @@ pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
                 for (p, y) in panels.clone().zip(y.chunks_exact_mut(tile.c * PANEL_ROWS)) {
                     multiply(p, y);
                 }
-                // SAFETY: (column, panel) pairs belong to one task each.
+                // SAFETY: each (column, panel) pair belongs to one task.
                 unsafe { results.write(cpu.tier(), panels, 0..tile.c, &y) };
             }
             return;

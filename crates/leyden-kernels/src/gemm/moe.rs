@@ -1,9 +1,9 @@
 //! MoE: the feed-forward layer of a mixture of experts ([`moe`]) over a batch.
 //!
-//! Tokens are gathered by expert into tiles of its own, so that its weights are read once however many tokens use it,
-//! and those of an expert that nobody chose not at all. All experts are one job: a task of the first product is a few
-//! panels of one expert, one of the second the same few panels of every expert in turn. The latter owns its rows of
-//! the output, so a token's experts are added by one task, in ascending order of their indices, whatever the batch.
+//! Tokens are gathered by expert, each expert with its own tiles, so that its weights are read once for all its tokens,
+//! and those of unused experts not at all. All experts are one job: a task of the first product is a few panels of one
+//! expert, a task of the second product the same few panels of every expert in turn. The latter owns its rows of the
+//! output, so one task adds up a token's experts, in ascending order of their indices, whatever the batch.
 
 use crate::context::Cpu;
 use crate::gemm::blocking::{MAX_COLUMNS, TILE, chunk_panels, for_tile_indices, run_tasks};
@@ -20,46 +20,46 @@ use crate::simd::dispatch::dispatch;
 use crate::types::PANEL_ROWS;
 use std::ops::Range;
 
-/// The matrices of a mixture of experts with gated feed-forward layers: three stacks, one matrix for each expert.
+/// Matrices of a mixture of experts with gated feed-forward layers: three stacks with one matrix per expert.
 #[derive(Clone, Copy, Debug)]
 pub struct Experts<'a> {
-    /// What becomes of a gate's products.
+    /// Activation function of the gate.
     pub activation: Activation,
-    /// `[experts, hidden, width]`.
+    /// Gate projections, `[experts, hidden, width]`.
     pub gate: &'a PackedWeights,
-    /// `[experts, hidden, width]`.
+    /// Up projections, `[experts, hidden, width]`.
     pub up: &'a PackedWeights,
-    /// `[experts, width, hidden]`.
+    /// Down projections, `[experts, width, hidden]`.
     pub down: &'a PackedWeights,
-    /// Added to the products, where experts have biases.
+    /// Biases, if experts have any.
     pub biases: Option<ExpertBiases<'a>>,
 }
 
-/// The biases of a mixture's matrices, one expert's after the other.
+/// Biases of a mixture's matrices, one expert after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpertBiases<'a> {
-    /// `[experts, hidden]`.
+    /// Biases of the gate projections, `[experts, hidden]`.
     pub gate: &'a [f32],
-    /// `[experts, hidden]`.
+    /// Biases of the up projections, `[experts, hidden]`.
     pub up: &'a [f32],
-    /// `[experts, width]`.
+    /// Biases of the down projections, `[experts, width]`.
     pub down: &'a [f32],
 }
 
 /// Buffers of [`moe`]. They grow to the largest batch seen.
 #[derive(Debug, Default)]
 pub struct MoeScratch {
-    /// For the gate, and for `up` where its activation format is another.
+    /// Activations for the gate, and for `up` if its activation format differs.
     inputs: [PackedA; 2],
     hidden: Aligned<f32>,
     hidden_codes: PackedA,
-    /// The columns of every tile, and the tiles of every group.
+    /// Columns of every tile, and (next field) the tiles of every group.
     tiles: Vec<(usize, usize)>,
     tiles_of: Vec<Range<usize>>,
 }
 
 impl MoeScratch {
-    /// What the last [`moe`] multiplied the down projections with: a row for each of
+    /// Returns the inputs of the down projections in the last [`moe`]: one row for each of
     /// [`Routing::pairs_by_expert`].
     #[must_use]
     pub fn hidden(&self) -> &[f32] {
@@ -67,8 +67,9 @@ impl MoeScratch {
     }
 }
 
-/// Adds `weight * down(activation(gate x) * (up x))`, biases included, to every token's row of `out` for each of its experts, in ascending
-/// order of their indices and with one rounding each. `input` and `out` have one row of `width` values per token.
+/// Adds `weight * down(activation(gate x) * (up x))`, biases included, to every token's row of `out` for each of its
+/// experts, in ascending order of their indices and with one rounding each. `input` and `out` have one row of `width`
+/// values per token.
 ///
 /// # Panics
 /// If the stacks do not fit each other or the routing, or `input` or `out` has the wrong length.
@@ -96,7 +97,7 @@ pub fn moe(
     let MoeScratch { inputs, hidden: values, hidden_codes, tiles, tiles_of } = work;
     tiles.clear();
     tiles_of.clear();
-    // One division into tiles for all three products, so the narrower of their widths; and of one level for all groups.
+    // All three products use one division into tiles, so the narrowest of their widths; and all groups use one level.
     let act_formats = [gate, up, down].map(PackedWeights::act_format);
     let level = cpu.tier().level();
     let narrowest =
@@ -125,7 +126,7 @@ pub fn moe(
     experts_down(cpu, (down, hidden_codes, biases.map(|b| b.down)), routing, tiles_of, out);
 }
 
-/// `out[pair] = activation(gate x) * (up x)`.
+/// Computes `out[pair] = activation(gate x) * (up x)`.
 fn experts_swiglu(
     cpu: &Cpu,
     (activation, biases): (Activation, Option<[&[f32]; 2]>),
@@ -164,7 +165,7 @@ fn experts_swiglu(
                     }
                 }
                 swiglu_on(cpu.tier(), activation, &mut g, &u, end - first);
-                // SAFETY: (pair, panel) pairs belong to one task each.
+                // SAFETY: each (pair, panel) belongs to one task.
                 unsafe { out.write(cpu.tier(), one, first..end, &g) };
             },
         );
@@ -173,7 +174,7 @@ fn experts_swiglu(
     run_tasks(cpu, macs, tasks, task);
 }
 
-/// `out[token] += weight * down h`, expert after expert.
+/// Computes `out[token] += weight * down h`, expert after expert.
 fn experts_down(
     cpu: &Cpu,
     (down, input, bias): (&PackedWeights, &PackedA, Option<&[f32]>),
@@ -211,7 +212,7 @@ fn experts_down(
     run_tasks(cpu, macs, tasks, task);
 }
 
-/// Adds a bias for each row of a panel, of which it may have fewer, to every column.
+/// Adds a bias per row to every column of a panel; `bias` may be shorter than the panel.
 #[inline(always)]
 fn add_bias_impl<I: Simd>(_isa: I, bias: &[f32], y: &mut [f32]) {
     let mut line = [0.0; PANEL_ROWS];

@@ -1,7 +1,7 @@
-//! Packed weights that were kept in a file: taken back with their checksums, copied into memory or used where they lie.
+//! Packed weights kept in a file: verified by their checksums, then copied into memory or used in place.
 //!
-//! The panels of a format are the same on every instruction set, so a kept matrix suits every machine that reads
-//! numbers from their low byte on. [`LAYOUT`] is what changes when a panel does.
+//! The panels of a format are the same on every instruction set, so a file of packed weights can be used on every
+//! little-endian machine. [`LAYOUT`] changes with the panels.
 
 use crate::context::Cpu;
 use crate::error::Error;
@@ -14,23 +14,23 @@ use leyden_tensor::{FileBytes, TensorView};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Version of all panels together. A test compares digests of panels with stored ones; when it fails, this goes up.
+/// Version of the panel layouts. A test compares digests of panels with stored ones; when it fails, increase this.
 pub const LAYOUT: u32 = 1;
 
-/// Bytes under one checksum (XXH3, 64 bits): little beside a matrix, much beside a checksum.
+/// Number of bytes per checksum (XXH3, 64 bits): few compared with a matrix, many compared with a checksum.
 pub const CHECKED_BYTES: usize = 1 << 20;
 
-/// A matrix in a file.
+/// Packed matrix in a file.
 #[derive(Clone, Debug)]
 pub struct PackedFile {
-    /// The panels.
+    /// Panels.
     pub bytes: FileBytes,
-    /// What [`PackedWeights::checksums`] gave.
+    /// Checksums, as returned by [`PackedWeights::checksums`].
     pub checksums: Vec<u64>,
 }
 
 impl PackedWeights {
-    /// One checksum for each [`CHECKED_BYTES`] of the packed weights; the last may cover less.
+    /// Computes one checksum per [`CHECKED_BYTES`] of the packed weights; the last may cover less.
     #[must_use]
     pub fn checksums(&self, cpu: &Cpu) -> Vec<u64> {
         let bytes = self.as_bytes();
@@ -44,11 +44,11 @@ impl PackedWeights {
         out
     }
 
-    /// Takes back the packed weights of `tensor`, into memory on huge pages or, with `in_place`, as they lie in the
-    /// file. `None` if they are damaged: their length or a checksum differs.
+    /// Loads the packed weights of `tensor` from a file, into memory on huge pages or, with `in_place`, without a copy.
+    /// Returns `None` if they are damaged: their length or a checksum differs.
     ///
     /// # Errors
-    /// No kernel computes with the tensor's type, no memory for a copy, or its size overflows.
+    /// If there is no kernel for the tensor's type, no memory for a copy, or its size overflows.
     pub fn from_kept(
         cpu: &Cpu,
         tensor: &TensorView<'_>,
@@ -84,7 +84,7 @@ impl PackedWeights {
                     // SAFETY: parts do not overlap, and each task has its own.
                     let to = unsafe { out.range((first + i) * CHECKED_BYTES, from.len()) };
                     to.copy_from_slice(from);
-                    // The copy is what will be used.
+                    // Check the copy, because it is what will be used.
                     check(first + i, to);
                 });
                 kept.bytes.advise_dontneed(first * CHECKED_BYTES..last * CHECKED_BYTES);
@@ -106,7 +106,7 @@ impl PackedWeights {
     }
 }
 
-/// The `i`-th part of the bytes that has a checksum of its own.
+/// Returns the `i`-th part of `bytes`, which has a checksum of its own.
 fn part(bytes: &[u8], i: usize) -> &[u8] {
     let start = i * CHECKED_BYTES;
     &bytes[start..bytes.len().min(start + CHECKED_BYTES)]
@@ -122,7 +122,7 @@ mod tests {
         Cpu::new(Tier::best(), 2).unwrap()
     }
 
-    /// Bytes of `rows` rows of a type: any bits are weights.
+    /// Returns the bytes of `rows` rows of a type: any bits are weights.
     fn weights(dtype: DType, rows: usize, k: usize) -> Vec<u8> {
         let mut state = 1u32;
         let mut next = || {
@@ -204,7 +204,7 @@ mod tests {
                 assert!(PackedWeights::from_kept(&cpu, &view, bad, in_place).unwrap().is_none());
             }
         }
-        // Of another shape.
+        // A different shape.
         let view = TensorView::new("w", DType::Q4K, &[999, 4096], &bytes[..999 * 2304]).unwrap();
         assert!(PackedWeights::from_kept(&cpu, &view, &good, true).unwrap().is_some(), "same panels");
         let view = TensorView::new("w", DType::Q4K, &[900, 4096], &bytes[..900 * 2304]).unwrap();

@@ -13,11 +13,11 @@ use crate::types::{ActFormat, OutlierChannels, PANEL_ROWS};
 use leyden_tensor::{DType, FileBytes, TensorView};
 use std::ops::Range;
 
-/// Packed at once before the pages they came from are given back: little beside a model, much beside the cost of
-/// a job for the team.
+/// Bytes of panels packed before the source pages are released: few compared with a model, many compared with the cost
+/// of a parallel job.
 pub(super) const SLICE_BYTES: usize = 16 << 20;
 
-/// What the panels of a tensor are: of how many matrices, of which shape, and their bytes.
+/// Panels of a tensor: the number of matrices, their shape, and the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) count: usize,
@@ -28,7 +28,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The panels of a tensor `[rows, k]` or `[matrices, rows, k]`; `None` if the size overflows.
+    /// Returns the panels of a tensor `[rows, k]` or `[matrices, rows, k]`; `None` if the size overflows.
     pub(super) fn of(format: &Format, tensor: &TensorView<'_>) -> Option<Extent> {
         let (count, rows) = match tensor.shape() {
             &[count, rows, _] => (count, rows),
@@ -41,8 +41,8 @@ impl Extent {
     }
 }
 
-/// Weights of one matrix, or of a stack of matrices of one shape, in the order the kernels read them. Holds the file's
-/// bits, none changed. Every matrix of a stack begins with a panel of its own.
+/// Weights of one matrix, or of a stack of matrices of one shape, in the order in which kernels read them. Holds the
+/// file's bits, none changed. Every matrix of a stack begins with a panel of its own.
 #[derive(Debug)]
 pub struct PackedWeights {
     pub(super) kernels: &'static Kernels,
@@ -52,11 +52,11 @@ pub struct PackedWeights {
     pub(super) k: usize,
     pub(super) panel_bytes: usize,
     pub(super) data: Data,
-    /// Of INT8 rows: which channels their columns are ordered for.
+    /// Outlier channels for which the columns of INT8 rows are ordered.
     pub(super) outliers: OutlierChannels,
 }
 
-/// Where packed weights are.
+/// Storage of packed weights.
 #[derive(Debug)]
 pub(super) enum Data {
     Memory(HugeBuf),
@@ -67,16 +67,16 @@ impl PackedWeights {
     /// Packs a tensor of shape `[rows, k]`, or a stack of shape `[matrices, rows, k]`.
     ///
     /// # Errors
-    /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
+    /// If there is no kernel for the tensor's type, no memory for the packed copy, or its size overflows.
     pub fn pack(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<PackedWeights, Error> {
         PackedWeights::pack_in_slices(cpu, tensor, &mut |_| {})
     }
 
-    /// As [`pack`](Self::pack). `packed` is told, in order, which bytes of the tensor will not be read again, so that
-    /// a file's pages need not all be in memory beside the packed copy.
+    /// Packs a tensor as [`pack`](Self::pack) does. Calls `packed` with each byte range of the tensor that will not be
+    /// read again, in order, so that a file's pages need not all be in memory beside the packed copy.
     ///
     /// # Errors
-    /// No kernel computes with the tensor's type, no memory for the packed copy, or its size overflows.
+    /// If there is no kernel for the tensor's type, no memory for the packed copy, or its size overflows.
     pub fn pack_in_slices(
         cpu: &Cpu,
         tensor: &TensorView<'_>,
@@ -88,7 +88,7 @@ impl PackedWeights {
         let Extent { count, rows, k, panel_bytes, bytes } = extent;
         let each = rows.div_ceil(PANEL_ROWS);
         let panels = each * count;
-        // The first row of a panel in the tensor.
+        // First row of a panel in the tensor.
         let first_row =
             |p: usize| if p == panels { rows * count } else { p / each * rows + p % each * PANEL_ROWS };
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
@@ -123,13 +123,13 @@ impl PackedWeights {
         })
     }
 
-    /// The tensor's name in the file.
+    /// Returns the tensor's name in the file.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The weights as they are packed, of the layout [`LAYOUT`](super::LAYOUT).
+    /// Returns the packed weights, in the layout [`LAYOUT`](super::LAYOUT).
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.data {
@@ -138,31 +138,31 @@ impl PackedWeights {
         }
     }
 
-    /// Matrices in the stack; 1 if it is none.
+    /// Returns the number of matrices in the stack; 1 for a single matrix.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Output values, of each matrix in a stack.
+    /// Returns the number of outputs of each matrix.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Input values.
+    /// Returns the number of inputs of each matrix.
     #[must_use]
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// The type of the weights in the file.
+    /// Returns the type of the weights in the file.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.kernels.format.dtype
     }
 
-    /// The activation format the weights are multiplied with.
+    /// Returns the activation format that the weights are multiplied with.
     #[must_use]
     pub fn act_format(&self) -> ActFormat {
         match self.kernels.format.act_format {
@@ -171,13 +171,13 @@ impl PackedWeights {
         }
     }
 
-    /// Bytes in memory.
+    /// Returns the size in memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Panels of each matrix.
+    /// Returns the number of panels of each matrix.
     pub(super) fn panels(&self) -> usize {
         self.rows.div_ceil(PANEL_ROWS)
     }
@@ -186,7 +186,7 @@ impl PackedWeights {
         self.panels_at(p..p + 1)
     }
 
-    /// Panels that lie one behind the other.
+    /// Returns the bytes of consecutive panels.
     pub(super) fn panels_at(&self, panels: Range<usize>) -> &[u8] {
         &self.as_bytes()[panels.start * self.panel_bytes..panels.end * self.panel_bytes]
     }
@@ -197,7 +197,7 @@ impl PackedWeights {
         self.by_tile(tier, tile)(p, out);
     }
 
-    /// [`tile`](Self::tile) for many panels.
+    /// Returns [`tile`](Self::tile) for many panels: a function of the panel and the output.
     #[inline(always)]
     pub(super) fn by_tile<'a>(&'a self, tier: Tier, tile: &'a Tile<'a>) -> impl Fn(usize, &mut [f32]) + 'a {
         let function = match for_any_columns(self.kernels, tier) {
@@ -212,7 +212,7 @@ impl PackedWeights {
     }
 }
 
-/// The kernel of a format that reads packed panels and takes tiles of any number of columns, of a tier that has such.
+/// Returns the kernel for packed panels and tiles of any number of columns, if the tier has one.
 #[inline(always)]
 fn for_any_columns(kernels: &Kernels, tier: Tier) -> Option<TileFn> {
     if !tier.level().matrices() {

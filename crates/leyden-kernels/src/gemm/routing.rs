@@ -1,51 +1,52 @@
-//! [`Routing`]: which experts of a mixture every token goes to (Shazeer et al., 2017), and the tokens of each expert.
+//! [`Routing`]: the experts of every token in a mixture of experts (Shazeer et al., 2017), and the tokens of each
+//! expert.
 
 use crate::context::Cpu;
 use crate::memory::disjoint::Disjoint;
 use crate::ops::{exp, log_sum_exp, sigmoid, softmax};
 
-/// How the scores of a router become a choice of experts and their weights.
+/// Selection of experts and their weights from the scores of a router.
 #[derive(Clone, Copy, Debug)]
 pub struct Gating<'a> {
-    /// How many experts there are.
+    /// Number of experts.
     pub experts: usize,
-    /// How many of them every token goes to.
+    /// Number of experts per token.
     pub used: usize,
-    /// What scores become weights by.
+    /// Function that turns scores into weights.
     pub function: GatingFunction,
-    /// Whether the weights of a token's experts sum to one (before the scale).
+    /// True if the weights of a token's experts are normalised to sum 1 (before the scale).
     pub normalise: bool,
-    /// Added to the weights that experts are chosen by, not to those that they get.
+    /// Bias added to scores for the selection of experts, but not to their weights.
     pub bias: Option<&'a [f32]>,
-    /// Only experts of the best groups are chosen.
+    /// Restriction of the selection to the best groups of experts.
     pub groups: Option<ExpertGroups>,
-    /// What weights are multiplied by.
+    /// Factor of the weights.
     pub scale: f32,
 }
 
-/// The function of a router's scores.
+/// Gating function of a router's scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GatingFunction {
-    /// A share in the exponentials.
+    /// Softmax.
     #[default]
     Softmax,
-    /// The logistic function of each by itself.
+    /// Sigmoid of each score.
     Sigmoid,
 }
 
-/// Groups of neighbouring experts, from the best of which those of a token are chosen.
+/// Groups of consecutive experts; a token's experts are selected from the best groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertGroups {
-    /// How many groups; divides the number of experts.
+    /// Number of groups; divides the number of experts.
     pub count: usize,
-    /// From how many of them experts are chosen.
+    /// Number of groups from which experts are selected.
     pub used: usize,
-    /// A group is worth the sum of so many of its best experts: one or two.
+    /// Number of best experts (1 or 2) whose scores are summed to rank a group.
     pub best: usize,
 }
 
 impl Gating<'_> {
-    /// By shares in the softmax of all scores or, with `normalise`, of those of the chosen.
+    /// Returns softmax gating over all scores or, with `normalise`, over those of the selected experts.
     #[must_use]
     pub fn softmax(experts: usize, used: usize, normalise: bool) -> Self {
         let function = GatingFunction::Softmax;
@@ -64,7 +65,7 @@ impl Gating<'_> {
         }
     }
 
-    /// What a token's experts are chosen by: scores, or what they become where that may order them otherwise.
+    /// Returns the values that rank a token's experts: the scores, or transformed scores if these may rank differently.
     fn choice<'s>(&self, cpu: &Cpu, scores: &'s [f32], room: &'s mut Vec<f32>) -> &'s [f32] {
         if self.function == GatingFunction::Softmax && self.bias.is_none() && self.groups.is_none() {
             return scores;
@@ -85,7 +86,7 @@ impl Gating<'_> {
         room
     }
 
-    /// The weights of the chosen experts. Sums go over them in their order.
+    /// Computes the weights of the selected experts. Sums go over them in their order.
     fn weigh(&self, cpu: &Cpu, scores: &[f32], chosen: &[u32], weights: &mut [f32]) {
         let normalise = self.normalise;
         let unsure = scores.iter().any(|s| s.is_nan());
@@ -98,7 +99,7 @@ impl Gating<'_> {
                 exp(cpu.tier(), weights);
                 match normalise {
                     true => weights.iter().sum(),
-                    // Its maximum is another one where a bias chose.
+                    // The maximum score may differ from the first one if a bias took part in the selection.
                     false => {
                         let (all, sum) = log_sum_exp(cpu.tier(), scores);
                         let mut apart = [all - max];
@@ -116,7 +117,7 @@ impl Gating<'_> {
                     *weight = scores[expert as usize];
                 }
                 sigmoid(cpu.tier(), weights);
-                if normalise { weights.iter().sum::<f32>() + LEAST_SUM } else { 1.0 }
+                if normalise { weights.iter().sum::<f32>() + MIN_SUM } else { 1.0 }
             }
         };
         let total = if unsure { f32::NAN } else { total };
@@ -127,11 +128,11 @@ impl Gating<'_> {
     }
 }
 
-/// Keeps the sum of weights above zero.
-const LEAST_SUM: f32 = 1e-20;
+/// Smallest sum of weights, which keeps the division finite.
+const MIN_SUM: f32 = 1e-20;
 
 impl ExpertGroups {
-    /// Leaves the experts of the best groups alone, of equal ones of the first.
+    /// Sets all experts outside the best groups to minus infinity; of equal groups the first are kept.
     fn mask(self, scores: &mut [f32]) {
         let each = scores.len() / self.count;
         let worth: Vec<f32> = scores
@@ -152,38 +153,38 @@ impl ExpertGroups {
     }
 }
 
-/// The tokens that go to one expert.
+/// Tokens of one expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) expert: usize,
-    /// Its pairs: `first..end` of [`Routing::pair`].
+    /// Pairs `first..end` of [`Routing::pair`].
     pub(super) first: usize,
     pub(super) end: usize,
 }
 
-/// The experts of every token of a batch with their weights. Buffers grow to the largest batch seen.
+/// Experts and weights of every token of a batch. Buffers grow to the largest batch seen.
 #[derive(Debug, Default)]
 pub struct Routing {
     tokens: usize,
     experts: usize,
     used: usize,
-    /// `[tokens][used]`, those with higher scores first.
+    /// Selected experts `[tokens][used]`, highest score first; `weights` is laid out alike.
     chosen: Vec<u32>,
     weights: Vec<f32>,
-    /// Places in `chosen`, by expert and among those of one expert by token.
+    /// Indices into `chosen`, sorted by expert, then by token.
     pairs: Vec<usize>,
-    /// The experts that have tokens, ascending.
+    /// Experts with at least one token, ascending.
     groups: Vec<Group>,
 }
 
 impl Routing {
-    /// Chooses the experts with the highest scores for every token, of equal ones that with the lower index, and weighs
-    /// them. `scores` has one row for each token. A score that is no number makes all the weights of its token none.
+    /// Selects the experts with the highest scores for every token (of equal scores, the lower index) and computes
+    /// their weights. `scores` has one row per token. A NaN score makes all weights of its token NaN.
     ///
     /// # Panics
     /// If the numbers of `gating` do not fit each other, or `scores` is not whole rows.
     pub fn choose(&mut self, cpu: &Cpu, scores: &[f32], gating: &Gating<'_>) {
-        /// Tokens worth a task.
+        /// Number of tokens per task.
         const TASK: usize = 32;
         gating.check();
         let &Gating { experts, used, .. } = gating;
@@ -212,7 +213,7 @@ impl Routing {
     /// Multiplies the weights of every expert by a factor of its own.
     ///
     /// # Panics
-    /// If there is not one factor for each expert.
+    /// If there is not one factor per expert.
     pub fn scale(&mut self, factors: &[f32]) {
         assert_eq!(factors.len(), self.experts, "a factor for every expert");
         for (weight, &expert) in self.weights.iter_mut().zip(&self.chosen) {
@@ -220,7 +221,7 @@ impl Routing {
         }
     }
 
-    /// Sorts the pairs by expert, counting.
+    /// Sorts the pairs by expert, by counting.
     fn group(&mut self) {
         let mut next = vec![0_usize; self.experts];
         for &expert in &self.chosen {
@@ -244,19 +245,19 @@ impl Routing {
         }
     }
 
-    /// The number of tokens.
+    /// Returns the number of tokens.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.tokens
     }
 
-    /// The number of experts that they were chosen from.
+    /// Returns the number of experts to choose from.
     #[must_use]
     pub fn experts(&self) -> usize {
         self.experts
     }
 
-    /// The experts of a token with their weights, the highest score first.
+    /// Returns the experts of a token with their weights, highest score first.
     ///
     /// # Panics
     /// If there is no such token.
@@ -265,29 +266,29 @@ impl Routing {
         self.chosen[range.clone()].iter().map(|&e| e as usize).zip(self.weights[range].iter().copied())
     }
 
-    /// The experts that have tokens, ascending.
+    /// Returns the experts with at least one token, ascending.
     pub(super) fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// The number of pairs of a token and an expert of its.
+    /// Returns the number of pairs of a token and one of its experts.
     pub(super) fn pairs(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Token and expert of every pair, by expert and among those of one expert by token.
+    /// Returns token and expert of every pair, sorted by expert, then by token.
     pub fn pairs_by_expert(&self) -> impl Iterator<Item = (usize, usize)> {
         self.groups.iter().flat_map(|g| (g.first..g.end).map(|pair| (self.pairs[pair] / self.used, g.expert)))
     }
 
-    /// Token and weight of a pair.
+    /// Returns token and weight of a pair.
     pub(super) fn pair(&self, i: usize) -> (usize, f32) {
         let pair = self.pairs[i];
         (pair / self.used, self.weights[pair])
     }
 }
 
-/// The indices of the highest scores, highest first. Every number is higher than one that is none.
+/// Writes the indices of the highest scores, highest first. NaN ranks below every number.
 fn highest(scores: &[f32], chosen: &mut [u32]) {
     let above = |a: f32, b: f32| a > b || (b.is_nan() && !a.is_nan());
     let mut n = 0;
@@ -301,7 +302,7 @@ fn highest(scores: &[f32], chosen: &mut [u32]) {
             chosen[at] = chosen[at - 1];
             at -= 1;
         }
-        // The number of experts is far below that of tensors' rows, which fits.
+        // The number of experts is far below the number of rows of a tensor, which fits.
         chosen[at] = i as u32;
     }
 }
@@ -341,14 +342,14 @@ mod tests {
         let biased = Gating { bias: Some(&bias), normalise: true, scale: 2.5, ..sigmoid };
         let total = share(3.0) + share(-1.0);
         near(run(biased), &[(2, 2.5 * share(-1.0) / total), (5, 2.5 * share(3.0) / total)]);
-        // Groups of two are worth 3, -0.5, 3 and -0.5 by their sums of logits; by sigmoids the first is worth most.
+        // Groups of two have sums of logits 3, -0.5, 3 and -0.5; with sigmoids the first ranks highest.
         let groups = |used, best| Some(ExpertGroups { count: 4, used, best });
         near(run(Gating { groups: groups(1, 2), ..sigmoid }), &[(0, share(2.0)), (1, share(1.0))]);
         near(run(Gating { groups: groups(1, 1), ..sigmoid }), &[(5, share(3.0)), (4, share(0.0))]);
         let sum: f64 = scores.iter().map(|s| f64::from(*s).exp()).sum();
         let softmax = Gating { groups: groups(1, 1), ..Gating::softmax(8, 2, false) };
         near(run(softmax), &[(5, 3f64.exp() / sum), (4, 1.0 / sum)]);
-        // A bias that leaves out the highest.
+        // A bias that excludes the highest score.
         let low = [0.0, 0.0, 0.0, 0.0, 0.0, -9.0, 0.0, 0.0];
         let softmax = Gating { bias: Some(&low), ..Gating::softmax(8, 1, false) };
         near(run(softmax), &[(0, 2f64.exp() / sum)]);

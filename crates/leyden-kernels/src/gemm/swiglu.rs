@@ -1,8 +1,9 @@
-//! SwiGLU, GeGLU: the gated products of feed-forward layers: `activation(gate x) * (up x)`, without storing either factor.
+//! SwiGLU, GeGLU: the gated products of feed-forward layers, `activation(gate x) * (up x)`, without storing either
+//! factor.
 //!
-//! [`swiglu`] writes floats. Of a prompt they are many megabytes, written to memory and read again to be quantised for
-//! the product that follows. [`swiglu_packed`] quantises them where they are computed: a task's panels by
-//! [`UNIT`], whose results of all columns stay in L2 until they are whole groups.
+//! [`swiglu`] writes floats. For a prompt these are many megabytes, which would be written to memory and read again to
+//! be quantised for the next product. [`swiglu_packed`] quantises them right after computing them: a task computes
+//! [`UNIT`] panels at a time, whose results of all columns stay in L2 until they form whole groups.
 
 use crate::context::Cpu;
 use crate::cpu::isa::Level;
@@ -21,36 +22,36 @@ use crate::types::{ActFormat, PANEL_ROWS};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Panels whose results are quantised together: a whole number of groups of every activation format.
+/// Number of panels whose results are quantised together: whole groups of every activation format.
 const UNIT: usize = 8;
 
-/// Units for each member of a team, at least: with fewer it would not be busy to the end.
+/// Minimum number of units per team member, for an even load.
 const UNITS_PER_MEMBER: usize = 4;
 
 thread_local! {
-    /// What the last task of this thread kept its results in.
+    /// Staging buffer of the last task of this thread.
     static STAGE: Cell<Aligned<f32>> = Cell::default();
 }
 
-/// The first half of a swiglu_rows feed-forward layer.
+/// First half of a gated feed-forward layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Gated<'a> {
-    /// What becomes of the gate's products.
+    /// Activation function of the gate.
     pub activation: Activation,
-    /// The gate, `[hidden, width]`.
+    /// Gate projection, `[hidden, width]`.
     pub gate: &'a PackedWeights,
-    /// What it is multiplied with, of the same shape and activation format.
+    /// Up projection, of the same shape and activation format.
     pub up: &'a PackedWeights,
 }
 
-/// `out = activation(gate x) * (up x)`, one row of `gate.rows()` values per column.
+/// Computes `out = activation(gate x) * (up x)`, one row of `gate.rows()` values per column.
 ///
 /// # Panics
 /// If the matrices differ in shape or activation format, do not fit the batch, or `out` has the wrong length.
 pub fn swiglu(cpu: &Cpu, input: &PackedA, gated: &Gated<'_>, out: &mut [f32]) {
     let Gated { activation, gate, up } = *gated;
     check_both(gate, up, input);
-    assert_eq!(out.len(), gate.rows * input.m, "output of a swiglu_rows product");
+    assert_eq!(out.len(), gate.rows * input.m, "output of a gated product");
     let rows = gate.rows;
     let macs = 2 * rows * gate.k * input.m;
     let together = together_of(&[gate, up], input);
@@ -65,7 +66,8 @@ pub fn swiglu(cpu: &Cpu, input: &PackedA, gated: &Gated<'_>, out: &mut [f32]) {
             let (mut g, mut u) = ([0.0; GEMV_MAX_COLUMNS * PANEL_ROWS], [0.0; GEMV_MAX_COLUMNS * PANEL_ROWS]);
             let [gate, up] = [gate, up].map(|w| w.by_tile(input.tier(), &tile));
             for panels in panel_runs(panels, tile.c) {
-                // One matrix and then the other: memory gives one stream of weights faster than two in turns.
+                // First all panels of one matrix, then those of the other: memory delivers one stream of weights faster
+                // than two alternating ones.
                 for (p, g) in panels.clone().zip(g.chunks_exact_mut(tile.c * PANEL_ROWS)) {
                     gate(p, g);
                 }
@@ -73,7 +75,7 @@ pub fn swiglu(cpu: &Cpu, input: &PackedA, gated: &Gated<'_>, out: &mut [f32]) {
                     up(p, u);
                 }
                 swiglu_on(cpu.tier(), activation, &mut g, &u, panels.len() * tile.c);
-                // SAFETY: (column, panel) pairs belong to one task each.
+                // SAFETY: each (column, panel) belongs to one task.
                 unsafe { out.write(cpu.tier(), panels, 0..tile.c, &g) };
             }
             return;
@@ -115,22 +117,24 @@ fn check_both(gate: &PackedWeights, up: &PackedWeights, input: &PackedA) {
     assert_eq!(gate.rows, up.rows, "gate and up have the same rows");
 }
 
-/// Panels that meet a tile together: what one matrix takes together the other may take one by one.
+/// Returns the number of panels to multiply with a tile together: the larger of both matrices, as the other can do it
+/// one by one.
 fn together_of(both: &[&PackedWeights; 2], input: &PackedA) -> usize {
     both.map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1)
 }
 
-/// How panels are visited where those of two matrices share the cache.
+/// Returns how panels are visited when those of two matrices share the cache.
 fn visits(both: &[&Panels<'_>; 2], together: usize) -> (Option<usize>, usize) {
     let at_once = both.iter().filter_map(|w| w.at_once()).min();
     (at_once.map(|n| n.div_ceil(2).next_multiple_of(together)), together)
 }
 
-/// As [`swiglu`], for a product with weights of `act_format`, onto `out`. `room` is for results that are not quantised at
-/// once: those of few tokens, and of matrices with too few rows for the team.
+/// Computes [`swiglu`] into `out`, in the activation format of the next weights. `room` holds float results if they are
+/// not quantised right away: for few tokens, and for matrices with too few rows for the team.
 ///
 /// # Panics
-/// If the matrices differ in shape or activation format, do not fit the batch, or their rows are no whole number of groups.
+/// If the matrices differ in shape or activation format, do not fit the batch, or their number of rows is not whole
+/// groups.
 pub fn swiglu_packed(
     cpu: &Cpu,
     input: &PackedA,
@@ -178,7 +182,7 @@ pub fn swiglu_packed(
             });
             for (t, &(first, end)) in filling.parts().iter().enumerate() {
                 filling.fetch(t + 1, values.clone());
-                // SAFETY: each task has panels of its own, and so values.
+                // SAFETY: each task has its own panels, and therefore its own values.
                 let mut part = unsafe { filling.part(t, values.clone()) };
                 let mut columns = [&[][..]; Level::PART_COLUMNS];
                 for (x, staged) in
@@ -193,8 +197,8 @@ pub fn swiglu_packed(
     });
 }
 
-/// `activation(g) * u` of some panels and columns, both `[panel][column][16]`, to `place` of rows of `width` values, one for each
-/// column.
+/// Computes `activation(g) * u` of some panels and columns, both `[panel][column][16]`, into the range `place` of rows
+/// of `width` values, one row per column.
 #[inline(always)]
 fn swiglu_columns<I: Simd>(
     _isa: I,

@@ -19,15 +19,15 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::Mutex;
 
-/// The kernels that ran, by level and address.
+/// Kernels that ran, by level and address.
 static RAN: Mutex<BTreeSet<(Level, usize)>> = Mutex::new(BTreeSet::new());
 
-/// Notes that a kernel runs.
+/// Records that a kernel runs.
 pub(super) fn runs(level: Level, kernel: TileFn) {
     RAN.lock().unwrap().insert((level, kernel as usize));
 }
 
-/// A small deterministic generator.
+/// Small deterministic generator.
 pub(super) struct Rng(pub(super) u64);
 
 impl Rng {
@@ -41,7 +41,7 @@ impl Rng {
     }
 }
 
-/// How file bytes are made.
+/// Kind of generated file bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fill {
     /// Any bits, with scales kept finite.
@@ -50,7 +50,7 @@ pub(super) enum Fill {
     Extreme,
 }
 
-/// Where the half-precision factors of a block lie.
+/// Offsets of the half-precision factors in a block.
 fn factors(dtype: DType) -> &'static [usize] {
     match dtype {
         DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::IQ4NL | DType::IQ4XS => &[0],
@@ -89,7 +89,7 @@ pub(super) fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut
         _ => {
             for block in bytes.chunks_mut(dtype.block_bytes()) {
                 if fill == Fill::Extreme {
-                    // The most negative code where quantised values are signed.
+                    // The most negative quantised value of signed formats.
                     match dtype {
                         DType::Q8_0 => block.fill(0x80),
                         DType::Q6K => block[192..208].fill(0x80),
@@ -121,8 +121,8 @@ pub(super) fn weights(dtype: DType, rows: usize, k: usize, fill: Fill, rng: &mut
     bytes
 }
 
-/// The definition of a product, from the file's rows alone: decoded quantised values times quantised activations.
-/// Returns the exact-arithmetic value of the same activation format and a bound on the rounding of the f32 chain.
+/// Computes a product by its definition, from the file's rows alone: decoded quantised values times quantised
+/// activations. Returns the value in exact arithmetic and a bound on the rounding of the f32 chain.
 fn definition((dtype, exact): (DType, bool), row: &[u8], x: &[f32]) -> (f64, f64) {
     let mut w = vec![0.0; x.len()];
     quant::decode_row(dtype, row, &mut w);
@@ -165,14 +165,14 @@ fn product(cpu: &Cpu, w: &PackedWeights, x: &[f32]) -> Vec<f32> {
     out
 }
 
-/// Every tier of this machine, and what tiers are on others: one that takes wide tiles of BF16 to another level's kernels, and
-/// those that fetch weights into the other cache.
+/// Returns every tier of this machine, and variants found on others: one that uses another level's kernels for wide
+/// tiles of BF16, and those that prefetch weights into the other cache.
 fn tiers() -> impl Iterator<Item = Tier> {
     let others = Tier::available().into_iter().filter_map(Tier::other_prefetch_level);
     Tier::available().into_iter().chain(others).chain([Tier::best_where(true)])
 }
 
-/// Fails if a product is on a tier not the `same` as the plain path's, which it returns.
+/// Asserts that a product on a tier is the `same` as on the scalar path, which it returns.
 fn same_on_every_tier(
     weights: &TensorView<'_>,
     x: &[f32],
@@ -190,7 +190,7 @@ fn same_on_every_tier(
     want
 }
 
-/// Fails if a product differs by a bit on a tier from the plain path's.
+/// Asserts that a product has the same bits on all tiers as on the scalar path.
 fn same_bits_on_every_tier(weights: &TensorView<'_>, x: &[f32], what: &str) {
     same_on_every_tier(weights, x, |a, b| a.to_bits() == b.to_bits(), what);
 }
@@ -200,7 +200,7 @@ fn dtypes() -> impl Iterator<Item = DType> {
     DType::all()
 }
 
-/// Every type, and those that have kernels of their own for exactness again with it.
+/// Every type, and a second time with `exact` those that have other kernels for exact products.
 fn kinds() -> impl Iterator<Item = (DType, bool)> {
     dtypes().map(|dtype| (dtype, false)).chain(EXACT.iter().map(|f| (f.format.dtype, true)))
 }
@@ -212,7 +212,7 @@ fn every_dtype_has_a_format_and_panels_hold_the_files_bits() {
         let k = dtype.block_len() * 2;
         let file = dtype.row_bytes(k).unwrap() * PANEL_ROWS;
         let panel = (f.format.panel_bytes)(k).unwrap();
-        // These are laid out as others with the same values.
+        // Packed as other formats with the same values.
         let other = match dtype {
             DType::TQ1_0 | DType::TQ2_0 => Some(DType::Q2K),
             DType::Q1_0 => Some(DType::Q4_0),
@@ -233,12 +233,12 @@ fn every_tier_runs_kernels_of_its_own() {
         for (dtype, exact) in kinds() {
             let kernels = kernels_of(dtype, exact).unwrap();
             let own = (kernels.tiles)(tier);
-            // Of what a level leaves to another there are that one's.
+            // Kernels that a level takes from another are those of that level.
             let few = tier.for_few().level();
             assert_eq!(own.len(), few.columns(kernels.format.act_format), "{dtype} on {level}");
             for below in Level::native().filter(|l| *l < level) {
                 let lower = Tier::unproved(below);
-                // Odd numbers of columns and floats have nothing to gain from products of matrices.
+                // Odd numbers of columns and floats gain nothing from matrix products.
                 let every = if level == Level::I8mm && below == Level::DotProd { 2 } else { 1 };
                 let floats = kernels.format.act_format.is_float();
                 let shared = match (level, below) {
@@ -267,7 +267,7 @@ fn every_tier_runs_kernels_of_its_own() {
 #[test]
 fn every_format_agrees_with_its_definition_and_across_tiers() {
     let mut rng = Rng(7);
-    // Every number of columns of a tile, alone and beside others, and rows and depths cut everywhere.
+    // Every number of columns of a tile, alone and beside others, and rows and depths cut at every place.
     let shapes = [
         (7, 1, 2),
         (16, 3, 3),
@@ -296,7 +296,8 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
                 let shape = [rows, k];
                 let view = TensorView::new("w", dtype, &shape, &bytes).unwrap();
                 let extreme = [1.0, -1.0][rng.next() as usize % 2];
-                // Mostly small beside the largest, as real activations are, or not: the sums of the former fit 16 bits.
+                // Mostly small compared with the largest, as real activations are, or not: the sums of the former fit
+                // 16 bits.
                 let power = [1, 3][rng.next() as usize % 2];
                 let x: Vec<f32> = (0..n * k)
                     .map(|_| if fill == Fill::Extreme { extreme } else { rng.float().powi(power) * 3.0 })
@@ -329,8 +330,8 @@ fn every_format_agrees_with_its_definition_and_across_tiers() {
 #[test]
 fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
     let mut rng = Rng(23);
-    // The last depth is that of a real model. Two of its panels fill L2, which matters where panels meet many
-    // columns together.
+    // The last depth is that of a real model. Two of its panels fill L2, which matters when panels are multiplied
+    // together with many columns.
     let many = kernels_of(DType::Q4_0, false).unwrap().gemm(Tier::best()).is_some();
     let deep = if many { (49, 29_568, 45) } else { (17, 29_568, 5) };
     let shapes: [(usize, usize, usize); 8] = [
@@ -357,15 +358,15 @@ fn shapes_that_are_no_multiple_of_anything_give_the_same_bits_on_every_tier() {
     }
 }
 
-/// Rounded activations and weights of every magnitude, among them those that are too small to count, infinite and no
-/// numbers, which become no numbers everywhere.
+/// Rounded activations and weights of every magnitude, among them values too small to count, infinities and NaN, which
+/// become NaN everywhere.
 #[test]
 fn bfloat16_of_any_bits_gives_the_same_bits_on_every_tier() {
     let mut rng = Rng(31);
     // Rows of an odd depth, and columns for tiles of one panel and of two.
     for (rows, k, n) in [(16, 129, 1), (48, 515, 47)] {
-        // The lowest exponents, those about the least that counts, whose sums would cancel to subnormal numbers if a few less
-        // were flushed to zero, more about it, many, all that are finite, and all.
+        // Lowest exponents: those around the smallest value that counts, whose sums would cancel to subnormal numbers
+        // if slightly smaller values were not flushed to zero; larger ones; many; all finite ones; and all.
         for (least, most) in [(0, 20), (69, 72), (64, 78), (64, 190), (0, 255), (0, 256)] {
             let mut bits = || (rng.next() << 1 & 0x807f_ffff) | (least + rng.next() % (most - least)) << 23;
             let bytes: Vec<u8> = (0..rows * k).flat_map(|_| ((bits() >> 16) as u16).to_le_bytes()).collect();
@@ -375,7 +376,7 @@ fn bfloat16_of_any_bits_gives_the_same_bits_on_every_tier() {
             let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
             let what = format!("exponents {least}..{most}, {rows}x{k}, n {n}");
             let found = same_on_every_tier(&view, &x, same, &what);
-            // Else nothing would be said of the bits.
+            // Otherwise the bits would not be compared.
             assert!(found.iter().any(|y| !y.is_nan()) || most > 190, "{what}: no numbers");
         }
     }
@@ -420,7 +421,7 @@ fn gated_products_have_the_same_bits_however_many_threads_share_them() {
 fn gated_products_are_quantised_as_their_floats_would_be() {
     let mut rng = Rng(37);
     let emulated = std::env::var_os("LEYDEN_TEST_RUNNER").is_some();
-    // Grids whose groups the rows are, and more than whole units; floats of rows that are no whole panels.
+    // Grids whose groups divide the rows, and more than whole units; floats with rows that are no whole panels.
     let act_formats = [
         (ActFormat::Q8Block32, 544),
         (ActFormat::Q8Block128, 640),
@@ -437,7 +438,8 @@ fn gated_products_are_quantised_as_their_floats_would_be() {
             for n in [1, 5, 47, 70] {
                 let x: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
                 for (tier, threads) in Tier::available().into_iter().flat_map(|tier| [(tier, 1), (tier, 3)]) {
-                    // The plain path takes an emulator a minute for each; three threads do what one does, and share.
+                    // The scalar path takes an emulator a minute for each; three threads do the same work as one, and
+                    // share it.
                     if emulated && (tier, threads) == (Tier::SCALAR, 1) {
                         continue;
                     }
@@ -452,7 +454,7 @@ fn gated_products_are_quantised_as_their_floats_would_be() {
                     swiglu(&cpu, &input, &silu(&gate, &up), &mut floats);
                     let (mut want, mut got) = (PackedA::default(), PackedA::default());
                     want.fill(tier, cpu.pool(), act_format, &floats, rows);
-                    // What an earlier batch left does not matter.
+                    // The contents left by an earlier batch do not matter.
                     got.fill(tier, cpu.pool(), act_format, &vec![1e9; rows * (n + 1)], rows);
                     swiglu_packed(
                         &cpu,
@@ -523,8 +525,8 @@ fn results_are_the_same_past_the_caches() {
     }
 }
 
-/// Fails if a kernel of a tier of this machine did not run, or a tier has none of its own. Says which tiers ran and
-/// which the machine lacks.
+/// Fails if a kernel of a tier of this machine did not run, or a tier has none of its own. Prints the tiers that ran
+/// and those that the machine lacks.
 fn every_kernel_ran() {
     let ran = RAN.lock().unwrap();
     let address = |kernel: &TileFn| *kernel as usize;
@@ -567,20 +569,20 @@ fn every_kernel_ran() {
     }
 }
 
-/// Prints what a passing test says too, which `eprintln!` would not.
+/// Prints even in a passing test, where `eprintln!` would be captured.
 fn report(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The greatest magnitude of 128 values whose quantised values are themselves.
+/// Greatest magnitude of 128 values with which quantised values equal the values.
 const LARGEST: f32 = 120.49;
 
 #[test]
 fn sums_around_the_edge_of_16_bits() {
-    // Two panels, which many tokens meet together.
+    // Two panels, which many tokens are multiplied with together.
     let (rows, k, n) = (32, 512, 48);
-    // Quantised values of the largest magnitude of Q6_K, Q5_K and Q4_K, whose blocks have 16, 32 and 32 values; and activations that
-    // are the largest throughout.
+    // Quantised weights of the largest magnitude of Q6_K, Q5_K and Q4_K, whose blocks have 16, 32 and 32 values; and
+    // activations of the largest magnitude.
     for (largest, block) in [(63, 16_usize), (32, 16), (16, 16), (31, 32), (15, 32)] {
         for over in [0, 1] {
             let sum = i32::from(i16::MAX) / largest + over;
@@ -588,7 +590,7 @@ fn sums_around_the_edge_of_16_bits() {
                 .map(|i| {
                     let place = i32::try_from(i % block).unwrap();
                     let code = (sum - place * 120).clamp(0, 120) as f32;
-                    // The largest value, so that quantised values are what they are; and both signs.
+                    // The largest value, so that quantised values equal the values; and both signs.
                     let sign = if i / k % 3 == 0 { -1.0 } else { 1.0 };
                     if (i / block) % 2 == 0 {
                         sign * code
@@ -628,8 +630,8 @@ fn sums_around_the_edge_of_16_bits() {
 fn sums_of_aligned_codes_and_activations_around_the_edges() {
     let (rows, k, n) = (32, 512, 48);
     let mut rng = Rng(13);
-    // With the largest quantised values throughout, and the largest scales, activations of about 43 make sums over three blocks of
-    // IQ4_XS of 2^24, and those of about 64 make sums over 16 values of Q6_K of 2^15, and those of about 66 of Q5_K.
+    // With the largest quantised values and scales, activations of about 43 make sums over three blocks of IQ4_XS of
+    // 2^24; those of about 64 make sums over 16 values of Q6_K of 2^15, and those of about 66 of Q5_K.
     for dtype in [DType::IQ4XS, DType::Q6K, DType::Q5K] {
         for code in [0_u8, 0xff, 0x0f] {
             let shape = [rows, k];
@@ -644,7 +646,7 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
                     *byte = if rng.next().is_multiple_of(64) { 0x31 } else { code };
                 }
                 if dtype == DType::IQ4XS {
-                    // Scales of -32, but a few.
+                    // Scales of -32, except for a few.
                     block[2..8].fill(if rng.next().is_multiple_of(4) { 0xff } else { 0 });
                 }
                 if dtype == DType::IQ1M {
@@ -659,7 +661,7 @@ fn sums_of_aligned_codes_and_activations_around_the_edges() {
             for about in 36..76 {
                 let x: Vec<f32> = (0..n * k)
                     .map(|i| {
-                        // The largest value, so that quantised values are what they are; and both signs.
+                        // The largest value, so that quantised values equal the values; and both signs.
                         let code =
                             if i % 128 == 127 { LARGEST } else { (about + rng.next() as i32 % 2) as f32 };
                         if i / k % 3 == 0 { -code } else { code }

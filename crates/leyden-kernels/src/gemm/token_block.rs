@@ -1,4 +1,4 @@
-//! [`TokenBlock`]: chains of products that one task makes for a few tokens, whose values stay in L2 between them.
+//! [`TokenBlock`]: chains of products of a few tokens in one task, with intermediate values that stay in L2.
 
 use crate::cpu::isa::Tier;
 use crate::gemm::int8_rows::multiply_here;
@@ -8,15 +8,16 @@ use crate::ops::Activation;
 use crate::quant::token_rows::TokenRows;
 use crate::types::ActFormat;
 
-/// Activations of some tokens for matrices of INT8 rows, multiplied on the calling thread. To be used again, as its memory is kept.
+/// Activations of some tokens for matrices of INT8 rows, multiplied on the calling thread. Reuse it: it keeps its
+/// memory.
 #[derive(Debug, Default)]
 pub struct TokenBlock(TokenRows);
 
 impl TokenBlock {
-    /// Quantises rows of values as a matrix of INT8 rows takes them.
+    /// Quantises rows of values for a matrix of INT8 rows.
     ///
     /// # Panics
-    /// If the matrix is of another kind, or they are no whole rows of its depth.
+    /// If the matrix is of another kind, or `x` is not whole rows of its depth.
     pub fn fill(&mut self, tier: Tier, x: &[f32], weights: &PackedWeights) {
         let (k, ActFormat::Q8Token(outliers)) = (weights.k(), weights.act_format()) else {
             panic!("a matrix of INT8 rows");
@@ -25,10 +26,11 @@ impl TokenBlock {
         self.0.fill_here(tier, x, k, outliers);
     }
 
-    /// Their product with the matrix that they were quantised for, of whose results a function may be taken before they are written.
+    /// Multiplies the tokens with the matrix for which they were quantised, and applies the activation function, if
+    /// any, to the results.
     ///
     /// # Panics
-    /// If the matrix is of another depth, or its output or bias have another length.
+    /// If the matrix has another depth, or its output or bias another length.
     pub fn multiply(&self, tier: Tier, mut product: Product<'_>, activation: Option<Activation>) {
         multiply_here(tier, &self.0, &mut product, activation);
     }

@@ -1,4 +1,4 @@
-//! The grouped product against one token, one expert, one plain product at a time.
+//! Grouped products compared with one token, one expert and one plain product at a time.
 
 use super::*;
 use crate::cpu::isa::Tier;
@@ -14,7 +14,7 @@ use leyden_tensor::{DType, TensorView};
 
 const COUNT: usize = 6;
 
-/// A stack in the file's bits, packed whole and matrix by matrix.
+/// Stack in the file's bits, packed whole and matrix by matrix.
 struct Stack {
     dtype: DType,
     shape: [usize; 3],
@@ -48,7 +48,7 @@ impl Stack {
     }
 }
 
-/// One matrix after the other for one token after the other.
+/// Multiplies one matrix after the other for one token after the other.
 fn plain(
     cpu: &Cpu,
     [gate, up, down]: &[Stack; 3],
@@ -93,7 +93,7 @@ fn plain(
     }
 }
 
-/// Scores of one row per token. Nobody chooses expert 3; `one` makes everybody choose expert 4 alone.
+/// Returns one row of scores per token. No token selects expert 3; with `one`, all select expert 4 alone.
 fn scores(n: usize, one: bool, rng: &mut Rng) -> Vec<f32> {
     let score = |i: usize, random: f32| match i % COUNT {
         3 => -100.0,
@@ -154,7 +154,7 @@ fn equals_the_plain_loop_on_every_tier_with_any_team_and_batch() {
                     moe(&cpu, &experts, &routing, &x, &mut work, &mut got);
                     let at = format!("{dtypes:?} n {n} of {used} on {} x{threads}", tier.level());
                     assert_eq!(bits(&got), bits(&want), "{at}");
-                    // Again with the buffers as they are.
+                    // Again with the buffers of the last run.
                     let mut got = stream.clone();
                     moe(&cpu, &experts, &routing, &x, &mut work, &mut got);
                     assert_eq!(bits(&got), bits(&want), "{at}, again");
