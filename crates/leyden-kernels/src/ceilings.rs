@@ -1,5 +1,5 @@
-//! What this machine could do at most, measured: bytes read and products made per second. A figure of a kernel
-//! means little without the ceiling measured beside it, above all on machines that are shared.
+//! Measured ceilings of the machine: bytes read and multiplications per second. A kernel's speed means little without
+//! the ceiling measured beside it, above all on shared machines.
 
 use crate::context::Cpu;
 use crate::error::Error;
@@ -14,28 +14,27 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What a machine could do at most.
+/// Upper limits of the machine's speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceilings {
     /// Bytes per second that all threads together read from memory.
     pub read_bytes: f64,
-    /// Multiplications of 8-bit integers, each with its addition, per second.
+    /// Multiply-adds of 8-bit integers per second.
     pub int8_macs: f64,
-    /// Multiplications of 32-bit floats, each with its addition, per second.
+    /// Multiply-adds of 32-bit floats per second.
     pub f32_macs: f64,
-    /// Multiplications of bfloat16, each with its addition: of 32-bit floats where there are no instructions for them, or
-    /// slower ones.
+    /// Multiply-adds of bfloat16 per second; those of 32-bit floats where bfloat16 instructions are missing or slower.
     pub bf16_macs: f64,
 }
 
-/// Bytes that are read for the bandwidth: far more than any cache keeps of a single reader.
+/// Bytes read to measure bandwidth: far more than any cache keeps for a single reader.
 const BYTES: usize = 1 << 30;
-/// Bytes of one piece of work.
+/// Bytes of one task.
 const PIECE: usize = 1 << 20;
 const PASSES: usize = 4;
 
 impl Ceilings {
-    /// Multiplications per second of weights with activations of an activation format.
+    /// Returns the multiply-adds per second of weights with activations in `act_format`.
     #[must_use]
     pub fn macs(&self, act_format: ActFormat) -> f64 {
         match act_format {
@@ -45,8 +44,7 @@ impl Ceilings {
         }
     }
 
-    /// Multiplications per second, each with its addition, that the team makes on its tier; bandwidth is left at zero.
-    /// Takes milliseconds.
+    /// Measures the multiply-adds per second of the team on its tier; bandwidth is left at zero. Takes milliseconds.
     #[must_use]
     pub fn products(cpu: &Cpu) -> Ceilings {
         let tier = cpu.tier();
@@ -58,8 +56,8 @@ impl Ceilings {
     }
 }
 
-/// What measures ceilings with one team. It keeps the memory that it reads, as taking and
-/// returning pages disturbs what is measured next.
+/// Measures ceilings with one team. Keeps the memory that it reads, because allocating and freeing pages disturbs the
+/// next measurement.
 #[derive(Debug)]
 pub struct Meter {
     cpu: Cpu,
@@ -67,10 +65,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Takes the memory that is read, and touches it.
+    /// Allocates and touches the memory that is read.
     ///
     /// # Errors
-    /// No memory for it.
+    /// If there is no memory for it.
     pub fn new(cpu: Cpu) -> Result<Meter, Error> {
         let mut bytes =
             HugeBuf::zeroed(BYTES).map_err(|e| Error::memory("the measurement of bandwidth", BYTES, e))?;
@@ -78,7 +76,7 @@ impl Meter {
         cpu.pool().run(BYTES / PIECE, |i| {
             // SAFETY: pieces do not overlap, and each task has its own.
             let piece = unsafe { out.range(i * PIECE, PIECE) };
-            // Pages of equal content may be merged by a host; none are equal here.
+            // A host may merge pages of equal content; all of these differ.
             for (j, word) in piece.as_chunks_mut::<8>().0.iter_mut().enumerate() {
                 *word = ((i * PIECE + j) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
             }
@@ -86,13 +84,13 @@ impl Meter {
         Ok(Meter { cpu, bytes })
     }
 
-    /// Measures for less than a second, and takes the best of a few passes: what disturbs a pass only ever slows it.
+    /// Measures for less than a second; takes the best of a few passes, because disturbances only slow a pass down.
     #[must_use]
     pub fn measure(&self) -> Ceilings {
         Ceilings { read_bytes: self.bandwidth(), ..Ceilings::products(&self.cpu) }
     }
 
-    /// Bytes per second that the team reads from memory.
+    /// Measures the bytes per second that the team reads from memory.
     #[must_use]
     pub fn bandwidth(&self) -> f64 {
         let (cpu, bytes) = (&self.cpu, self.bytes.as_slice());
@@ -112,7 +110,7 @@ impl Meter {
     }
 }
 
-/// Sums words, and asks for lines ahead as the kernels do.
+/// Sums words; prefetches ahead as the kernels do.
 #[inline(always)]
 fn read<I: Simd>(_isa: I, bytes: &[u8]) -> u64 {
     let mut sums = [0_u64; 32];
@@ -131,8 +129,8 @@ dispatch! {
     fn read_on => read(bytes: &[u8]) -> u64
 }
 
-/// Products per second of all members together, where `run(n)` makes `n` rounds and says how many products those
-/// were.
+/// Measures the multiply-adds per second of all team members together; `run(n)` runs `n` rounds and returns their
+/// number of multiply-adds.
 fn macs(cpu: &Cpu, run: impl Fn(u64) -> u64 + Sync) -> f64 {
     const ROUNDS: u64 = 200_000;
     let members = cpu.pool().members();

@@ -1,4 +1,4 @@
-//! What every computation is given: the instruction set and the threads.
+//! `Cpu`, the context of every computation: the instruction-set tier and the thread pool.
 
 use crate::cpu::topology::CpuList;
 use crate::cpu::{Level, Tier};
@@ -12,43 +12,42 @@ use crate::threads::pool::Pool;
 use std::io;
 use std::sync::OnceLock;
 
-/// FloatFormat of this many tokens and fewer are bound by reading the weights, and use the threads for decoding: the
-/// narrowest matrix tiles take as many tokens at once.
+/// Largest batch, in tokens, that is bound by reading the weights and uses the threads for decoding. The narrowest
+/// matrix tiles take as many tokens at once.
 pub const FEW_TOKENS: usize = 8;
 
-/// The processor as the computation sees it: a tier and a team of threads.
+/// Instruction-set tier and thread pool.
 #[derive(Debug)]
 pub struct Cpu {
     tier: Tier,
     pool: Pool,
-    /// The same team for steps of few tokens, where it has another number of threads then.
+    /// Same team for batches of few tokens, if its number of threads differs for these.
     few: Option<Box<Cpu>>,
-    /// Where weights that are packed by this team lie.
+    /// Memory placement of the weights that this team packs.
     pages: Pages,
-    /// Whether weights that are packed by this team are multiplied with activations that are not rounded where that is no
-    /// part of their type.
+    /// True if activations are not rounded when multiplied with weights packed by this team, where rounding is not part
+    /// of the weights' type.
     exact: bool,
-    /// The first refusal to place them so.
+    /// First error of placing weights.
     refused: OnceLock<io::Error>,
-    /// Where the thread that drives the team belongs.
+    /// CPUs for the thread that drives the team.
     home: Option<CpuList>,
 }
 
 impl Cpu {
-    /// A processor limited to `tier`, with `threads` threads (the caller's included).
+    /// Creates a context limited to `tier`, with `threads` threads (the caller's included).
     ///
     /// # Errors
-    /// Threads could not be started.
+    /// If threads cannot be started.
     pub fn new(tier: Tier, threads: usize) -> Result<Cpu, Error> {
         Ok(Cpu::on(tier, Pool::new(threads).map_err(Error::threads)?))
     }
 
-    /// A processor limited to `tier`, with the threads of a replica where they belong. Matrices that it packs lie where
-    /// `pages` says.
+    /// Creates a context limited to `tier`, with the threads of a replica bound to their CPUs. Matrices that it packs
+    /// are placed as `pages` says.
     ///
     /// # Errors
-    /// Threads could not be started. Affinity or places of pages that are refused are no error: see
-    /// [`unplaced`](Self::unplaced).
+    /// If threads cannot be started. Refused affinity or page placement is no error: see [`unplaced`](Self::unplaced).
     pub fn placed(tier: Tier, replica: &Replica, pages: &Pages) -> Result<Cpu, Error> {
         let team = Pool::grouped(&replica.groups()).map_err(Error::threads)?;
         let few = (replica.threads != replica.threads_batch)
@@ -70,54 +69,53 @@ impl Cpu {
         }
     }
 
-    /// The same processor, but with `exact` the BF16 matrices that it packs are multiplied with activations as they are, not
-    /// rounded to bfloat16: slower where there are instructions for the latter.
+    /// Returns the same context; if `exact` is true, BF16 matrices that it packs are multiplied with unrounded
+    /// activations instead of bfloat16 ones: slower where there are instructions for the latter.
     #[must_use]
     pub fn with_exact(self, exact: bool) -> Cpu {
         Cpu { exact, ..self }
     }
 
-    /// What [`with_exact`](Self::with_exact) chose.
+    /// Returns the choice of [`with_exact`](Self::with_exact).
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// The processor for a step of so many tokens: with the threads for decoding up to [`FEW_TOKENS`].
+    /// Returns the context for a batch of `tokens` tokens: with the threads for decoding up to [`FEW_TOKENS`].
     #[must_use]
     pub fn for_tokens(&self, tokens: usize) -> &Cpu {
         self.few.as_deref().filter(|_| tokens <= FEW_TOKENS).unwrap_or(self)
     }
 
-    /// Binds the calling thread to where the first member of the team belongs, if that is narrower than where the
-    /// process may run.
+    /// Binds the calling thread to the CPUs of the team's first member, if these are fewer than the process may use.
     ///
     /// # Errors
-    /// The operating system refuses.
+    /// If the operating system refuses.
     pub fn bind_caller(&self) -> io::Result<()> {
         self.home.as_ref().map_or(Ok(()), bind_thread)
     }
 
-    /// Places a buffer that weights are about to be written to.
+    /// Places the memory of a buffer for weights.
     pub(crate) fn place(&self, buffer: &mut HugeBuf) {
         if let Err(error) = buffer.place(&self.pages) {
-            // Speed may suffer, results do not: the first is kept for whoever asks.
+            // Placement affects speed, not results: the first error is kept for `unplaced`.
             let _ = self.refused.set(error);
         }
     }
 
-    /// What the operating system refused of the placement, if it did; the computation goes on without.
+    /// Returns the error of placing weights or binding threads, if there was one; computation continues without.
     #[must_use]
     pub fn unplaced(&self) -> Option<String> {
-        let pages = self.refused.get().map(|e| format!("weights lie where they were first touched: {e}"));
+        let pages = self.refused.get().map(|e| format!("weights are not placed on their NUMA node: {e}"));
         pages
             .or_else(|| self.pool.unbound().map(|e| format!("threads are not bound to their NUMA node: {e}")))
     }
 
-    /// The best tier this machine has, not above the one named by `LEYDEN_MAX_ISA`.
+    /// Returns the best tier of this machine, at most the one named by `LEYDEN_MAX_ISA`.
     ///
     /// # Errors
-    /// The variable names no tier of this architecture; the text says which exist.
+    /// If the variable names no tier of this architecture; the text lists the known ones.
     pub fn default_tier() -> Result<Tier, String> {
         let Some(name) = knobs::MAX_ISA.get() else { return Ok(Tier::best()) };
         let level = Level::native().find(|l| l.name() == name).ok_or_else(|| {
@@ -133,24 +131,24 @@ impl Cpu {
         Ok(below.unwrap_or(Tier::SCALAR))
     }
 
-    /// The tier kernels run on.
+    /// Returns the tier that kernels run on.
     #[must_use]
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// The team of threads, as many as work on prompts.
+    /// Returns the thread pool used for prompts.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Calls `f(i, row)` for every row of `width` values of `data`, in parallel where it pays.
+    /// Calls `f(i, row)` for every row of `width` values of `data`, in parallel if there is enough work.
     ///
     /// # Panics
     /// If `data` is not whole rows.
     pub fn for_rows(&self, data: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
-        /// Rows of about this many values are worth a task.
+        /// Number of values per task.
         const TASK: usize = 16 << 10;
         assert!(width > 0 && data.len().is_multiple_of(width), "{} values in rows of {width}", data.len());
         let rows = data.len() / width;
@@ -164,11 +162,11 @@ impl Cpu {
         });
     }
 
-    /// Calls `f(i, rows)` for every `block` rows of `width` values of `data`, and for those left at its end, in parallel; `i` is the number of
-    /// the first.
+    /// Calls `f(first, rows)` for every `block` rows of `width` values of `data`, the last block possibly shorter, in
+    /// parallel; `first` is the index of the block's first row.
     ///
     /// # Panics
-    /// If `data` is not whole rows, or a block none.
+    /// If `data` is not whole rows, or `block` is zero.
     pub fn for_blocks(
         &self,
         data: &mut [f32],

@@ -1,8 +1,8 @@
-//! Errors of this crate: memory, threads, and weights without a kernel; everything else is a caller's bug.
+//! Errors of this crate: memory, threads, and weights without a kernel; everything else is a bug of the caller.
 
 use leyden_tensor::DType;
 
-/// Why weights or a cache could not be made.
+/// Error of packing weights, creating a cache or starting threads.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {kind}")]
 pub struct Error {
@@ -11,25 +11,25 @@ pub struct Error {
     at: String,
 }
 
-/// The kinds of [`Error`].
+/// Kind of an [`Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system gave no memory for `bytes` bytes.
+    /// The operating system has no memory for `bytes` bytes.
     #[error("no memory for {bytes} bytes: {source}")]
     Memory {
-        /// How many were asked for.
+        /// Number of bytes requested.
         bytes: usize,
-        /// What it said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The size does not fit the address space.
     #[error("larger than the address space")]
     TooLarge,
-    /// No kernel computes with this type of weights.
+    /// There is no kernel for this type of weights.
     #[error("weights of type {0} are not supported")]
     NoKernel(DType),
-    /// Threads could not be started.
+    /// Threads cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(#[source] std::io::Error),
 }
@@ -51,7 +51,7 @@ impl Error {
         Error { kind: ErrorKind::Threads(source), at: "thread pool".to_owned() }
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind

@@ -1,22 +1,23 @@
-//! The C library's heap: how much of what was freed it keeps.
+//! Settings of the C library's heap: how much freed memory it keeps.
 //!
-//! By default glibc makes a heap for each thread that meets another one there, up to eight for each processor, and each
-//! keeps what its threads once needed at most. In a server whose requests come on any thread that adds up to several
-//! times what is in use. Other C libraries have no such heaps; there nothing is done.
+//! By default glibc creates a heap for each thread that finds another one in use, up to eight per processor, and each
+//! heap keeps the most memory that its threads ever needed. In a server whose requests run on any thread, that adds up
+//! to several times the memory in use. Other C libraries have no such heaps; there nothing is done.
 
-/// Heaps: so that the threads of requests do not wait for those of the computation.
+/// Number of heaps: two, so that the threads of requests do not wait for those of the computation.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS: libc::c_int = 2;
-/// Blocks of so many bytes have a mapping of their own, which goes when they are freed. Without a fixed bound it would
-/// grow with the largest block so far, up to 32 MiB. It is above what a step allocates for a row of logits.
+/// Block size in bytes from which a block has a mapping of its own, released when it is freed. Without a fixed
+/// threshold glibc raises it with the largest block so far, up to 32 MiB. It is larger than a step's allocation for a
+/// row of logits.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const OWN_MAPPING_BYTES: libc::c_int = 4 << 20;
-/// Free bytes at a heap's end from which on they are given back.
+/// Free bytes at a heap's end from which they are returned to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_BYTES: libc::c_int = 8 << 20;
 
-/// Has the C library keep little of what is freed. For a process that runs for long; before it starts threads, because
-/// heaps that exist stay.
+/// Makes the C library keep little freed memory. For long-running processes; call it before threads are started,
+/// because existing heaps stay.
 pub fn keep_little() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (parameter, value) in [
@@ -24,17 +25,17 @@ pub fn keep_little() {
         (libc::M_MMAP_THRESHOLD, OWN_MAPPING_BYTES),
         (libc::M_TRIM_THRESHOLD, TRIM_BYTES),
     ] {
-        // What is refused stays as it was, which costs memory and nothing else.
-        // SAFETY: mallopt takes two numbers, may be called at any time by any thread, and leaves what is allocated alone.
+        // A refused setting keeps its default, which costs memory only.
+        // SAFETY: mallopt takes two integers, may be called at any time by any thread, and does not touch allocations.
         let _ = unsafe { libc::mallopt(parameter, value) };
     }
 }
 
-/// Gives the system back what is free within the heaps. It looks at all of them, and those who allocate meanwhile wait: for
-/// moments in which nothing is computed.
+/// Returns free heap memory to the system. Scans all heaps while allocating threads wait, so call it when nothing is
+/// computed.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: malloc_trim takes a number, may be called at any time by any thread, and leaves what is allocated alone.
+    // SAFETY: malloc_trim takes an integer, may be called at any time by any thread, and does not touch allocations.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 

@@ -1,12 +1,12 @@
-//! How numbers are computed fast: instruction-set tiers, threads, packed weights, matrix products, attention.
+//! Fast computation: instruction-set tiers, threads, packed weights, matrix products, attention.
 //!
-//! A [`Cpu`] carries the choices made once at start (tier, team of threads); everything takes it by
-//! reference. Results are the same bits on every tier, at every number of threads, and for every batch a
-//! token shares: integer sums are exact, and every floating-point reduction has one written order.
+//! A [`Cpu`] holds the choices made at start (tier, team of threads) and is passed by reference. Results are the same
+//! bits on every tier, with any number of threads, and whatever else is in the batch: integer sums are exact, and every
+//! floating-point reduction has a defined order.
 #![expect(unsafe_code, reason = "SIMD, thread-pool hand-over and anonymous memory live here")]
 #![allow(
     clippy::needless_range_loop,
-    reason = "lanes, rows and columns are indices; panel_runs arrays share one"
+    reason = "lanes, rows and columns are indices; several arrays share one index"
 )]
 
 pub mod attention;

@@ -1,25 +1,25 @@
-//! What every floor names: the activation formats, the rows of a panel, and the bfloat16 that count.
+//! Types used by all modules: activation formats, panel rows, outlier channels, and the smallest bfloat16 that counts.
 
-/// Rows per panel.
+/// Number of rows per panel.
 pub(crate) const PANEL_ROWS: usize = 16;
 
-/// Channels that have a scale of their own.
+/// Number of channels that have a scale of their own.
 pub(crate) const OUTLIERS: usize = 16;
 
-/// Places of a row of `k` values: the outlier channels' are the last, zeros stand before them.
+/// Returns the number of places of a row of `k` values: padded with zeros, with the outlier channels last.
 pub(crate) fn places_of(k: usize) -> usize {
     k.next_multiple_of(OUTLIERS)
 }
 
-/// Which channels of a matrix's input have a scale of their own: without further knowledge the last ones.
+/// Channels of a matrix's input that have a scale of their own; by default the last ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OutlierChannels(Option<[u32; OUTLIERS]>);
 
 impl OutlierChannels {
-    /// The last ones.
+    /// The last channels.
     pub const LAST: OutlierChannels = OutlierChannels(None);
 
-    /// Those of the greatest magnitudes, of equal ones the first.
+    /// Returns the channels of the greatest magnitudes; of equal ones the first.
     #[must_use]
     pub fn of(magnitudes: &[f64]) -> OutlierChannels {
         let Some(last) = magnitudes.len().checked_sub(OUTLIERS) else { return OutlierChannels(None) };
@@ -27,7 +27,7 @@ impl OutlierChannels {
         channels.sort_by(|a, b| magnitudes[*b].total_cmp(&magnitudes[*a]));
         channels.truncate(OUTLIERS);
         channels.sort_unstable();
-        // Those among the last ones stay where they are.
+        // Outliers among the last channels keep their places.
         let mut others = channels.iter().filter(|c| **c < last);
         let place = |own: usize| match channels.contains(&own) {
             true => own as u32,
@@ -37,7 +37,7 @@ impl OutlierChannels {
         OutlierChannels(slots.try_into().ok())
     }
 
-    /// Which places of a row of `k` values, ordered as if the last channels were the outliers, change places.
+    /// Returns the pairs of places that are swapped in a row of `k` values to put the outliers last.
     pub(crate) fn swaps(&self, k: usize) -> impl Iterator<Item = (usize, usize)> {
         let (last, first) = (k.saturating_sub(OUTLIERS), places_of(k) - OUTLIERS);
         let slots = self.0.iter().flatten().enumerate();
@@ -47,23 +47,23 @@ impl OutlierChannels {
     }
 }
 
-/// How activations are represented for a weight type.
+/// Format of activations for a weight type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActFormat {
     /// Unquantised.
     F32,
     /// Rounded to bfloat16, to nearest even; magnitudes below 2^-56 to zero.
     BF16,
-    /// Int8 with a scale per 32.
+    /// Int8 with a scale per 32 values.
     Q8Block32,
-    /// Int8 with a scale per 128.
+    /// Int8 with a scale per 128 values.
     Q8Block128,
     /// Int8 with a scale per token and another for its outlier channels: for INT8 rows.
     Q8Token(OutlierChannels),
 }
 
 impl ActFormat {
-    /// Values that share a scale; 0 where none do, or as many as there are.
+    /// Returns the number of values that share a scale; 0 if there is no scale, or if it is per token.
     #[must_use]
     pub fn group(self) -> usize {
         match self {
@@ -73,19 +73,19 @@ impl ActFormat {
         }
     }
 
-    /// Whether values stay floats, rounded or not.
+    /// Returns true if values stay floats, rounded or not.
     pub(crate) const fn is_float(self) -> bool {
         matches!(self, ActFormat::F32 | ActFormat::BF16)
     }
 }
 
-/// The greatest magnitude of a code of [`ActFormat::Q8Block128`].
+/// Greatest magnitude of a quantised value of [`ActFormat::Q8Block128`].
 pub(crate) const Q128_MAX: i32 = 120;
 
-/// Magnitudes of bfloat16 below this, 2^-56, count as zero: by its bits, which order like the numbers.
+/// Bits of 2^-56: bfloat16 of smaller magnitude count as zero. The bits have the order of the numbers.
 pub(crate) const SMALLEST_BF16: u16 = (127 - 56) << 7;
 
-/// A bfloat16, or zero if it is too small to count.
+/// Returns the bits of a bfloat16, or of zero if it is too small to count.
 #[inline(always)]
 pub(crate) const fn flush_small_bf16(bits: u16) -> u16 {
     if bits & 0x7fff < SMALLEST_BF16 { 0 } else { bits }

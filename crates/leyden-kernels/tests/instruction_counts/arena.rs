@@ -1,15 +1,15 @@
-//! Memory that always takes the same number of instructions to get. The system's allocator looks through what was
-//! given back, so its count depends on everything that ran before.
+//! Allocator that takes the same number of instructions for every allocation. The system's allocator searches freed
+//! memory, so its count depends on everything that ran before.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Several times what the tests use. Pages are committed when first touched.
+/// Size in bytes, several times the tests' need. Pages are committed when first touched.
 const BYTES: usize = 256 << 20;
 
-/// One range of zeros, handed out from its beginning and never taken back.
+/// Range of zeros that is handed out from its start and never reclaimed.
 pub(crate) struct Arena {
     memory: UnsafeCell<[u8; BYTES]>,
     used: AtomicUsize,
@@ -24,7 +24,7 @@ impl Arena {
     }
 }
 
-// SAFETY: what is returned lies in the arena, is as aligned as asked, and overlaps nothing returned before.
+// SAFETY: the returned block is in the arena, is aligned as requested, and overlaps no block returned before.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let most = layout.size().saturating_add(layout.align());
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Arena {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout; what was never handed out is zero.
+        // SAFETY: the caller's layout; memory that was never handed out is zero.
         unsafe { self.alloc(layout) }
     }
 

@@ -1,10 +1,10 @@
-//! How many instructions the hot loops take: a number that is the same on every machine and under every load, where
-//! a time is not. And that their vector instructions are instructions, not calls.
+//! Instruction counts of the hot loops. Unlike times, they are the same on every machine and under every load. Also
+//! checks that vector instructions are inlined, not calls.
 //!
-//! A count is the difference of two depths, so what comes before and after a loop does not matter. It may exceed the
-//! table's by a twentieth. The table is that of release builds: with debug assertions every step of a pointer is
-//! checked, and the loops take two to eight times as many instructions. To derive it again, after a change of a kernel or of the
-//! compiler, write down what this prints:
+//! A count is the difference between two depths, so code before and after a loop does not matter. It may exceed the
+//! table's count by a twentieth. The table is for release builds: with debug assertions every step of a pointer is
+//! checked, and the loops take two to eight times as many instructions. To regenerate it after a change of a kernel or
+//! of the compiler, copy the output of:
 //!
 //! ```sh
 //! cargo test --release -p leyden-kernels --test instruction_counts -- --include-ignored --nocapture
@@ -28,19 +28,18 @@ use std::io::{self, Write as _};
 #[global_allocator]
 static MEMORY: arena::Arena = arena::Arena::new();
 
-/// Values along the depth of a product that a count is for: a block of the widest formats, and every chain of the
-/// floats.
+/// Depth of a product for one count: a block of the widest formats, and every chain of the floats.
 const DEPTH: usize = 256;
 
-/// Rows of a panel.
+/// Number of rows in a panel.
 const ROWS: usize = 16;
 
-/// What the products of one instruction set take.
+/// Instruction counts of the products of one instruction set.
 struct Products {
     level: Level,
-    /// One column, and as many as a tile takes at most.
+    /// One column, and the maximum number of columns of a tile.
     columns: [usize; 2],
-    /// Instructions for [`DEPTH`] values of [`ROWS`] rows by so many columns.
+    /// Instructions for [`DEPTH`] values of [`ROWS`] rows, for each of these numbers of columns.
     formats: &'static [(DType, [u64; 2])],
 }
 
@@ -76,8 +75,9 @@ const PRODUCTS: &[Products] = &[
         ],
     },
     Products {
-        // Of one column of Q8_0 and Q4_0 88 are for keeping scales, where one unit multiplies and not where two do. Of twelve columns
-        // two units take as many as here; one takes up to a fifth fewer, as the offsets of codes take no products.
+        // For one column of Q8_0 and Q4_0, 88 are for copying scales, with a single multiply port only. For twelve
+        // columns two ports take the same count; a single port takes up to a fifth fewer, because zero points take no
+        // products.
         level: Level::Avx512,
         columns: [1, 12],
         formats: &[
@@ -94,19 +94,20 @@ const PRODUCTS: &[Products] = &[
     Products { level: Level::Avx512Bf16, columns: [1, 12], formats: &[(DType::BF16, [1760, 3152])] },
 ];
 
-/// Panels that are so many that some meet a tile together, and columns that are so many that panels of quantised types are
-/// taken apart ahead: instructions for all of them. One format of each loop, as counting so many takes seconds each. Those of
-/// [`Level::Avx512`] are of two panels at once; where one unit multiplies the two take turns, in a fifth to a quarter fewer.
+/// Enough panels to multiply several with a tile together, and enough columns to unpack panels of quantised types
+/// before: instructions for all of them. One format of each loop, because counting takes seconds each. Those of
+/// [`Level::Avx512`] are of two panels at once; with a single multiply port the two are processed in turn, in a fifth
+/// to a quarter fewer.
 const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx2, DType::Q4K, [4, 24], 46279),
-    // Of activations so large, all much alike, sums of sixteen products do not fit 16 bits, and are scaled twice as often.
+    // With such large and similar activations, sums of 16 products do not fit 16 bits, and are scaled twice as often.
     (Level::Avx2, DType::Q6K, [4, 24], 68766),
     (Level::Avx2, DType::Q8_0, [4, 24], 78762),
     (Level::Avx2, DType::IQ4XS, [4, 24], 75434),
     (Level::Avx2, DType::BF16, [4, 24], 114284),
     (Level::AvxVnni, DType::Q5K, [4, 24], 45220),
     (Level::AvxVnni, DType::Q8_0, [4, 24], 32576),
-    // Where one unit multiplies: products of sums, more instructions and fewer multiplications.
+    // With a single multiply port: Winograd products, more instructions and fewer multiplications.
     (Level::Avx512, DType::Q4K, [4, 48], 59486),
     (Level::Avx512, DType::Q5K, [4, 48], 40204),
     (Level::Avx512, DType::Q4_0, [4, 48], 30832),
@@ -114,8 +115,8 @@ const MANY: &[(Level, DType, [usize; 2], u64)] = &[
     (Level::Avx512Bf16, DType::BF16, [4, 12], 14168),
 ];
 
-/// Query rows and head size of attention, and what one tile of cached tokens takes: scores, softmax, weighted
-/// values and merging. A few rows read the cache as it is; with many halves are turned into floats first.
+/// Query rows and head dimension of attention, and the counts for one tile of cached tokens: scores, softmax, weighted
+/// values and merging. A few rows read the cache directly; with many, halves are converted to floats first.
 const ATTENTION: &[(Level, KvType, [usize; 2], u64)] = &[
     (Level::Avx2, KvType::F16, [4, 64], 12444),
     (Level::Avx2, KvType::Q8_0, [4, 64], 11620),
@@ -125,14 +126,14 @@ const ATTENTION: &[(Level, KvType, [usize; 2], u64)] = &[
     (Level::Avx512, KvType::F32, [16, 32], 12174),
 ];
 
-/// A loop whose instructions are counted.
+/// Loop whose instructions are counted.
 struct Loop {
     name: String,
-    /// Multiplications, each with its addition, in one unit of depth.
+    /// Multiply-adds in one unit of depth.
     macs: usize,
-    /// Instructions that it took for one when the table was made.
+    /// Instructions in the table for one unit of depth.
     expected: u64,
-    /// Runs it at a depth of one unit and then of two, both through [`tracer::counted`].
+    /// Runs the loop at a depth of one unit and then of two, both through [`tracer::counted`].
     run: Box<dyn Fn()>,
 }
 
@@ -190,8 +191,9 @@ fn attention_tiles() {
     check("attention_tiles", &loops);
 }
 
-/// An intrinsic that is a function of its own was used where the instruction set is not known: in a closure, say, that
-/// the compiler did not inline into the function with the `target_feature`. Each instruction is a call then, its vectors in memory.
+/// Fails if an intrinsic is a function of its own because it was used where the instruction set is not known, for
+/// example in a closure that the compiler did not inline into the function with the `target_feature`. Each instruction
+/// is then a call, with its vectors in memory.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "where nothing is inlined all are")]
 fn no_intrinsic_is_a_call() {
@@ -206,7 +208,7 @@ fn no_intrinsic_is_a_call() {
     assert!(calls.is_empty(), "intrinsics that are functions: {calls:#?}");
 }
 
-/// Multiplies so many panels of depth `k`.
+/// Multiplies `panels` panels of depth `k`.
 fn product(tier: Tier, dtype: DType, [panels, columns]: [usize; 2], k: usize) {
     let cpu = Cpu::new(tier, 1).unwrap();
     let rows = panels * ROWS;
@@ -220,12 +222,12 @@ fn product(tier: Tier, dtype: DType, [panels, columns]: [usize; 2], k: usize) {
         let write = Write::Set;
         multiply(&cpu, &input, &mut [Product { weights: &weights, bias: None, out: &mut out, write }]);
     };
-    // Once before it counts: whatever is found out at the first call is then known.
+    // Once before counting, so that detection at the first call is done.
     code();
     tracer::counted(code);
 }
 
-/// Attention of one token's heads, which share their keys, over one tile and over two.
+/// Computes the attention of one token's heads, which share their keys, over one tile and over two.
 fn attend(tier: Tier, kv_type: KvType, [rows, head_dim]: [usize; 2]) {
     let cpu = Cpu::new(tier, 1).unwrap();
     let cache = KvCache::new(KvShape::uniform(1, 1, head_dim, kv_type), 2).unwrap();
@@ -244,16 +246,16 @@ fn attend(tier: Tier, kv_type: KvType, [rows, head_dim]: [usize; 2]) {
 fn tier(level: Level) -> Option<Tier> {
     let tier = Tier::new(level);
     if tier.is_none() {
-        // Not `eprintln!`, which a test that passes keeps to itself.
+        // Not `eprintln!`, whose output is captured in a passing test.
         let _ = writeln!(io::stderr(), "skipped: instruction counts of {level}, which this machine lacks");
     }
     tier
 }
 
-/// Says why a test does not run here, which is a failure where everything must.
+/// Reports why a test does not run here, which is a failure where no test may skip.
 fn skip(why: &str) {
     assert!(std::env::var_os("LEYDEN_CI").is_none(), "{why}");
-    // Not `eprintln!`, which a test that passes keeps to itself.
+    // Not `eprintln!`, whose output is captured in a passing test.
     let _ = writeln!(io::stderr(), "skipped: {why}");
 }
 

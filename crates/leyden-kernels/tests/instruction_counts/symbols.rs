@@ -1,17 +1,18 @@
-//! Which functions an executable has, by the names of its symbol table.
+//! Names of an executable's functions, from its symbol table.
 //!
 //! Source of the format: Tool Interface Standard (TIS) Executable and Linking Format, version 1.2; the 64-bit layouts of
 //! the System V ABI.
 
-/// Sections of this type hold symbols.
+/// Section type of symbol tables.
 const SYMBOLS: usize = 2;
-/// Symbols of this type are functions.
+/// Symbol type of functions.
 const FUNCTION: u8 = 2;
 /// Bytes of a section's header, and of a symbol.
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 
-/// The names of all functions of a 64-bit little-endian ELF file, mangled; `None` if it is no such file, or has no symbols.
+/// Returns the mangled names of all functions of a 64-bit little-endian ELF file; `None` if it is no such file, or has
+/// no symbols.
 pub(crate) fn functions(file: &[u8]) -> Option<Vec<String>> {
     if file.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
@@ -22,9 +23,9 @@ pub(crate) fn functions(file: &[u8]) -> Option<Vec<String>> {
         usize::try_from(u64::from_le_bytes(word)).ok()
     };
     let (sections, count) = (number(40, 8)?, number(60, 2)?);
-    // The number at a place of a section's header.
+    // Number at an offset of a section's header.
     let header = |i: usize, at: usize, bytes: usize| number(sections.checked_add(i * SECTION + at)?, bytes);
-    // Where the bytes of a section are.
+    // Byte range of a section.
     let place = |i: usize| -> Option<&[u8]> {
         let (at, len) = (header(i, 24, 8)?, header(i, 32, 8)?);
         file.get(at..at.checked_add(len)?)

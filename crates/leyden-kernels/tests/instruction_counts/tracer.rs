@@ -2,26 +2,26 @@
 //!
 //! The test starts itself once more. The child asks to be traced and stops before and after each piece of code; the
 //! parent lets it take single steps between the two stops and counts them. So the count needs no tool and no
-//! performance counters, knows every instruction set that the processor runs, and is the same on a busy machine.
+//! performance counters, works with every instruction set of the processor, and is the same on a busy machine.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 
-/// Tells the child which test it is.
+/// Environment variable that names the test to the child.
 const CHILD: &str = "LEYDEN_TEST_CHILD";
 
-/// The child's exit code where tracing is forbidden.
+/// Exit code of the child if tracing is forbidden.
 const FORBIDDEN: i32 = 77;
 
-/// No piece of code that is worth counting takes more steps.
-const MOST_STEPS: u64 = 20_000_000;
+/// Maximum number of steps of a piece of code.
+const MAX_STEPS: u64 = 20_000_000;
 
-/// Why there are no counts.
+/// Reason why there are no counts.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The machine does not let a process be traced.
+    /// The machine does not allow tracing.
     Forbidden(String),
-    /// Anything else, which is an error.
+    /// Any other error.
     Broken(String),
 }
 
@@ -31,12 +31,12 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Whether this process is the child that runs `test`.
+/// Returns true if this process is the child that runs `test`.
 pub(crate) fn is_child(test: &str) -> bool {
     std::env::var_os(CHILD).is_some_and(|name| name == test)
 }
 
-/// Lets the parent trace this thread; ends the process where that is forbidden.
+/// Lets the parent trace this thread; ends the process if that is forbidden.
 pub(crate) fn trace_me() {
     let nothing = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the request takes no further arguments.
@@ -47,7 +47,7 @@ pub(crate) fn trace_me() {
     }
 }
 
-/// Marks `code` for the parent to count. Only after [`trace_me`]: nobody else wakes a process that stops itself.
+/// Marks `code` for the parent to count. Only after [`trace_me`]: otherwise no process wakes one that stops itself.
 pub(crate) fn counted(code: impl FnOnce()) {
     stop();
     code();
@@ -55,7 +55,7 @@ pub(crate) fn counted(code: impl FnOnce()) {
 }
 
 fn stop() {
-    // SAFETY: a signal to this thread, which the tracer takes.
+    // SAFETY: a signal to this thread, which the tracer handles.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn count(test: &str, n: usize) -> Result<Vec<u64>, Failure> {
         .spawn()?;
     let counts = steps(n);
     if counts.is_err() {
-        // What was traced may be stopped for good; what has ended need not be ended.
+        // A traced child may be stopped forever; one that has ended need not be killed.
         let _ = child.kill();
     }
     let said = said(&mut child);
@@ -86,16 +86,16 @@ fn said(child: &mut Child) -> String {
     if let Some(mut stderr) = child.stderr.take() {
         let _ = io::Read::read_to_string(&mut stderr, &mut text);
     }
-    // The tracer may have been told of the end already.
+    // The tracer may already have received the end.
     let _ = child.wait();
     text.trim().to_owned()
 }
 
-/// Lets the only child of this thread run, and counts its steps between every two stops of its own.
+/// Lets the only child of this thread run, and counts its steps between each pair of its own stops.
 fn steps(n: usize) -> Result<Vec<u64>, Failure> {
     let mut counts = Vec::new();
     let mut who = await_stop()?;
-    // A child must not outlive a test that fails.
+    // A child must not outlive a failing test.
     request(libc::PTRACE_SETOPTIONS, who, libc::PTRACE_O_EXITKILL)?;
     loop {
         let mut steps = 0;
@@ -107,7 +107,7 @@ fn steps(n: usize) -> Result<Vec<u64>, Failure> {
                 libc::SIGSTOP => break,
                 signal => return Err(Failure::Broken(format!("signal {signal} within the code"))),
             }
-            if steps > MOST_STEPS {
+            if steps > MAX_STEPS {
                 return Err(Failure::Broken(format!("piece {} takes too many steps", counts.len())));
             }
         }
@@ -123,12 +123,12 @@ fn steps(n: usize) -> Result<Vec<u64>, Failure> {
 
 fn request(what: Request, who: libc::pid_t, data: libc::c_int) -> Result<(), Failure> {
     let data = data as usize as *mut libc::c_void;
-    // SAFETY: these requests take a number where others take an address, and change only the child.
+    // SAFETY: these requests take an integer where others take an address, and change only the child.
     let done = unsafe { libc::ptrace(what, who, std::ptr::null_mut::<libc::c_void>(), data) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().into()) }
 }
 
-/// The type of a request, which is not the same in every C library.
+/// Type of a request, which differs between C libraries.
 #[cfg(target_env = "musl")]
 type Request = libc::c_int;
 #[cfg(not(target_env = "musl"))]
@@ -142,10 +142,10 @@ fn await_stop() -> Result<libc::pid_t, Failure> {
     }
 }
 
-/// Waits until the traced thread stops; returns who it is and with which signal it stopped.
+/// Waits until the traced thread stops; returns its id and the signal that stopped it.
 fn await_signal() -> Result<(libc::pid_t, libc::c_int), Failure> {
     let mut status = 0;
-    // Not by the child's id: the traced thread has one of its own. Only what this thread started or traces, so that
+    // Not by the child's id: the traced thread has its own. Only threads that this thread started or traces, so that
     // tests on other threads keep their children.
     // SAFETY: `status` is writable.
     let who = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };

@@ -25,7 +25,7 @@ fn packages_and_their_memory_are_counted_once_and_come_round() {
     let before = meter.read().unwrap();
     moment("2000000\n", "500010\n", "900000000\n");
     let after = meter.read().unwrap();
-    // 1 J up to the end of the range, 2 J after it, half a joule of memory.
+    // 1 J up to the end of the counter's range, 2 J after it, half a joule of memory.
     assert!((meter.joules(&before, &after) - 3.5).abs() < 1e-9);
     assert_eq!(meter.joules(&after, &after), 0.0);
     zone("intel-rapl:0", "package-0", "nonsense\n");

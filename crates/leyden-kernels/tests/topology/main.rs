@@ -1,4 +1,4 @@
-//! The machine's description read from stored trees: virtual machines, servers, containers, damage.
+//! Topologies read from stored trees: virtual machines, servers, containers, damaged trees.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -201,7 +201,7 @@ fn this_machine_is_usable() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-    /// Whatever a file holds, reading ends without a panic and leaves at least one thread.
+    /// Reading ends without a panic and leaves at least one thread, whatever a file contains.
     #[test]
     fn arbitrary_contents_are_harmless(
         which in 0usize..12,

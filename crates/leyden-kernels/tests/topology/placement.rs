@@ -1,4 +1,4 @@
-//! Which processors a machine's replicas get, and where its weights lie.
+//! Placement of replicas and weights on stored topologies.
 
 use super::{read, tree, write};
 use leyden_kernels::memory::Pages;
@@ -14,7 +14,7 @@ fn threads(replicas: usize, threads: usize) -> PlacementRequest {
     PlacementRequest { threads: Some(threads), ..want(Replicas::Count(replicas)) }
 }
 
-/// One line per replica: threads, and per node its threads and CPUs.
+/// Formats one line per replica: threads, and per node its threads and CPUs.
 fn shown(p: &Placement) -> Vec<String> {
     p.replicas
         .iter()
@@ -45,10 +45,10 @@ fn one_node_binds_nothing_but_to_whole_caches() {
     check(name, &threads(1, 3), &["3/3 3*n0@any"], Pages::AsTouched);
     let two = ["4/4 4*n0@0-3,8-11", "4/4 4*n0@4-7,12-15"];
     check(name, &want(Replicas::Count(2)), &two, Pages::AsTouched);
-    // Whole caches, one, one and two.
+    // Whole caches: one, one and two.
     let three = ["2/2 2*n0@0-1,8-9", "2/2 2*n0@2-3,10-11", "4/4 4*n0@4-7,12-15"];
     check(name, &want(Replicas::Count(3)), &three, Pages::AsTouched);
-    // A cache is never shared out to bound teams: half of one is a single core.
+    // A cache is never divided between bound teams: half of one is a single core.
     check(name, &want(Replicas::Count(8)), &["1/1 1*n0@any"; 8], Pages::AsTouched);
     check(name, &want(Replicas::Count(9)), &["1/1 1*n0@any"; 9], Pages::AsTouched);
 }
@@ -72,7 +72,7 @@ fn two_nodes_split_one_team_and_keep_two_apart() {
     for replicas in [Replicas::Auto, Replicas::Count(2)] {
         check(name, &want(replicas), &[&two[0], &two[1]], Pages::Interleave(vec![0, 1]));
     }
-    // Below a node there is one cache: teams of a node share its CPUs.
+    // There is one cache per node: the teams of a node share its CPUs.
     let four = [0, 0, 1, 1].map(|n| format!("2/2 2*n{n}@{}", [left, right][n]));
     check(
         name,
@@ -89,7 +89,7 @@ fn a_small_team_stays_on_one_node() {
     let request = PlacementRequest { threads: Some(2), threads_batch: Some(6), ..want(Replicas::Count(1)) };
     let split = Pages::Split(vec![(0, 3), (1, 3)]);
     check(name, &request, &["2/6 3*n0@0-3,8-11 3*n1@4-7,12-15"], split);
-    // More threads than cores lie on all of them.
+    // More threads than cores use all of them.
     let split = Pages::Split(vec![(0, 10), (1, 10)]);
     check(name, &threads(1, 20), &["20/20 10*n0@0-3,8-11 10*n1@4-7,12-15"], split);
 }
@@ -141,7 +141,7 @@ fn affinity_bounds_the_nodes() {
     write(dir.path(), "proc/self/status", "Cpus_allowed_list:\t4-6\n");
     let t = Topology::read(&SysFs::at(dir.path()));
     let p = placement(&t, &want(Replicas::Auto));
-    // One node is left, so there is nothing to bind; its memory is the near one.
+    // One node is left, so nothing is bound; its memory is local.
     assert_eq!((shown(&p), p.weights), (vec!["3/3 3*n1@any".to_owned()], Pages::Node(1)));
 }
 
@@ -165,7 +165,8 @@ fn replicas_are_written_as_a_number_or_auto() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// On every machine and for every wish: as many replicas as asked, each with its threads, on CPUs that it may use.
+    /// On every machine and for every request: as many replicas as requested, each with its threads, on CPUs that it
+    /// may use.
     #[test]
     fn every_placement_is_possible(
         machine in 0_usize..8,
