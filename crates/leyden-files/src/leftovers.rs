@@ -1,15 +1,15 @@
-//! Names and locks of temporary files and folders, and the removal of those whose owner was killed.
+//! Names and locks of temporary files and folders, and removal of those whose owner was killed.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// The temporary name of a process's file or folder.
+/// Returns the temporary name of a process's file or folder.
 pub(crate) fn name(process: u32, attempt: u32) -> String {
     format!(".leyden-{process}-{attempt}.tmp")
 }
 
-/// Whether a name is one that [`name`] gives.
+/// Returns true if a name has the form of [`name`].
 fn is_ours(found: &str) -> bool {
     let numbers = found.strip_prefix(".leyden-").and_then(|rest| rest.strip_suffix(".tmp"));
     let Some((process, attempt)) = numbers.and_then(|numbers| numbers.split_once('-')) else { return false };
@@ -17,14 +17,15 @@ fn is_ours(found: &str) -> bool {
     name(process, attempt) == found
 }
 
-/// Tells other processes that the owner of a file or folder lives. Gives `false` if another process is about to remove it, or has.
+/// Locks a file or folder, which tells other processes that its owner lives. Returns `false` if another process is
+/// about to remove it, or has.
 ///
 /// # Errors
-/// The system cannot say what has the name.
+/// If the metadata of `path` cannot be read.
 pub(crate) fn hold(file: &File, path: &Path) -> io::Result<bool> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => return Ok(false),
-        // Where a file system has no locks nobody can take one, and so nobody removes anything.
+        // A file system without locks lets no process take one, so no process removes anything.
         Err(TryLockError::Error(_)) | Ok(()) => {}
     }
     match fs::symlink_metadata(path) {
@@ -34,7 +35,8 @@ pub(crate) fn hold(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Removes the temporary files and folders of the owner of `own` in `folder` that no process holds. What cannot be told stays.
+/// Removes the temporary files and folders in `folder` that belong to the owner of `own` and that no process holds. If
+/// in doubt, they stay.
 pub(crate) fn sweep(folder: &Path, own: &Metadata) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_name().to_str().is_some_and(is_ours) {
@@ -47,13 +49,13 @@ pub(crate) fn sweep(folder: &Path, own: &Metadata) {
     }
 }
 
-/// Removes a file or folder with its lock held, so that its maker, who locks it in the next moment, sees that.
+/// Removes a file or folder while holding its lock, so that its creator, who locks it next, notices.
 fn remove_unheld(path: &Path, found: &Metadata) {
-    // A folder cannot be opened for writing; some network file systems lock no file that is not.
+    // A folder cannot be opened for writing; some network file systems only lock files opened for writing.
     let Ok(file) = File::options().read(true).write(found.is_file()).open(path) else { return };
     let same = file.metadata().is_ok_and(|opened| is_same(&opened, found));
     if same && file.try_lock().is_ok() {
-        // Another process that removes it has done the same.
+        // Errors are ignored: another process may have removed it.
         let _ = if found.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 }
@@ -69,7 +71,8 @@ fn is_same(_: &Metadata, _: &Metadata) -> bool {
     true
 }
 
-/// Whether both belong to one user, and the found one is a file or folder: links and devices are nobody's temporary files.
+/// Returns true if both belong to one user, and the found one is a file or folder: links and devices are never
+/// temporary files.
 #[cfg(unix)]
 fn has_owner_of(found: &Metadata, own: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -107,7 +110,7 @@ mod tests {
     fn the_lock_decides() {
         let folder = tempfile::tempdir().unwrap();
         let path = |process, attempt| folder.path().join(name(process, attempt));
-        // The number of this process, which lives, and that of init: numbers are given again, so they say nothing.
+        // The id of this process, which lives, and that of init: ids are reused, so they prove nothing.
         let gone = [path(1, 0), path(std::process::id(), 9), path(3, 0)];
         let held = [path(2, 0), path(2, 1)];
         for path in [&gone[0], &gone[1], &held[0]] {
@@ -127,7 +130,7 @@ mod tests {
         assert!(gone.iter().all(|path| !path.exists()) && held.iter().all(|path| path.exists()));
         assert!(link.exists() && own.exists());
         drop(locks);
-        // A process that another test starts has the locks too, until it runs its program.
+        // A process that another test starts inherits the locks until it runs its program.
         for _ in 0..500 {
             sweep(folder.path(), &metadata);
             if held.iter().all(|path| !path.exists()) {

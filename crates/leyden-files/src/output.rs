@@ -1,4 +1,4 @@
-//! [`Output`]: a file, device or FIFO that is written.
+//! [`Output`]: a file, device or FIFO opened for writing.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ pub struct OutputOptions {
 }
 
 impl OutputOptions {
-    /// The usual rules: a file is replaced, a device or FIFO gets a stream.
+    /// Returns the default rules: a file is replaced, a device or FIFO is written directly.
     #[must_use]
     pub fn new() -> OutputOptions {
         OutputOptions::default()
@@ -28,23 +28,23 @@ impl OutputOptions {
         OutputOptions { files_only: true, ..self }
     }
 
-    /// Lets a new file be read by its owner alone. A file that is there keeps its mode.
+    /// Makes a new file readable by its owner only. An existing file keeps its mode.
     #[must_use]
     pub fn private(self) -> OutputOptions {
         OutputOptions { private: true, ..self }
     }
 
-    /// Refuses a name that is taken by anything.
+    /// Refuses a path that exists.
     #[must_use]
     pub fn new_only(self) -> OutputOptions {
         OutputOptions { new: true, ..self }
     }
 }
 
-/// A file that is written beside the one that it replaces; or a device or FIFO, into which the bytes go as they come.
+/// File written to a temporary file that replaces it at the end; or a device or FIFO, written directly.
 ///
-/// The new file gets its name by [`finish`](Self::finish); until then, and if this value is dropped, readers see what was there
-/// before. Access control lists and extended attributes of a file that is replaced are not kept.
+/// [`finish`](Self::finish) renames the temporary file; until then, and if this value is dropped, readers see the old
+/// content. Access control lists and extended attributes of a replaced file are not kept.
 ///
 /// ```
 /// use std::io::Write;
@@ -69,19 +69,19 @@ enum To {
 }
 
 impl Output {
-    /// Begins an output under the usual rules.
+    /// Opens an output under the default rules.
     ///
     /// # Errors
-    /// As for [`with`](Self::with).
+    /// As in [`with`](Self::with).
     pub fn create(path: &Path) -> io::Result<Output> {
         Self::with(path, OutputOptions::new())
     }
 
-    /// Begins an output. The opening of a FIFO waits for a reader.
+    /// Opens an output. Opening a FIFO waits for a reader.
     ///
     /// # Errors
-    /// The name stands for a folder, a block device, a socket, or something that `options` refuse; the file that is there may
-    /// not be written to; or no file can be made in its folder. The error does not repeat the path.
+    /// If the path is a folder, a block device, a socket, or something that `options` refuse; if the existing file is
+    /// not writable; or if no file can be created in its folder. The error does not repeat the path.
     pub fn with(path: &Path, options: OutputOptions) -> io::Result<Output> {
         let (path, replaced) = match allowed(path, options)? {
             Place::Stream(path) => return stream(&path).map(|file| Output(To::Stream(file))),
@@ -89,7 +89,7 @@ impl Output {
             Place::Free(path) => (path, None),
             Place::File(path, found) => (path, Some(Box::new(found))),
         };
-        // The mode of a file that is replaced is set at the end; until then its content is as secret as it can be.
+        // The mode of a replaced file is set at the end; until then only the owner can read the content.
         let private = options.private || replaced.is_some();
         let temporary = TemporaryFile::create(place::folder_of(&path), private).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot create a file in the folder: {error}"))
@@ -97,16 +97,16 @@ impl Output {
         Ok(Output(To::File { temporary, path, replaced, new: options.new }))
     }
 
-    /// Whether the bytes go to a device, a FIFO or an open file, where they cannot be taken back.
+    /// Returns true if the bytes go to a device, a FIFO or an open file, where they cannot be undone.
     #[must_use]
     pub fn is_stream(&self) -> bool {
         matches!(self.0, To::Stream(_))
     }
 
-    /// Opens the bytes that were written so far for reading; `None` for a stream.
+    /// Opens the bytes written so far for reading; `None` for a stream.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// If the file cannot be opened.
     pub fn read_back(&self) -> io::Result<Option<File>> {
         match &self.0 {
             To::Stream(_) => Ok(None),
@@ -114,10 +114,10 @@ impl Output {
         }
     }
 
-    /// Flushes the file to the disk and gives it its name, with the mode and owner of the one that it replaces.
+    /// Flushes the file to the disk and renames it, with the mode and owner of the file that it replaces.
     ///
     /// # Errors
-    /// The disk is full or failed, or the name was taken by something else; what was there stays.
+    /// If the disk is full or failed, or the path is now something else than a file; the old content stays.
     pub fn finish(self) -> io::Result<()> {
         match self.0 {
             To::Stream(mut file) => file.flush(),
@@ -125,12 +125,12 @@ impl Output {
                 if let Some(replaced) = &replaced {
                     keep_access(temporary.file(), replaced)?;
                 }
-                // Another process may have put something else there by now.
+                // Another process may have created something else there by now.
                 let is_file = || fs::symlink_metadata(&path).map_or(true, |found| found.is_file());
                 match () {
                     () if new => temporary.publish(&path),
                     () if is_file() => temporary.replace(&path),
-                    () => Err(io::Error::new(io::ErrorKind::AlreadyExists, "is no file any more")),
+                    () => Err(io::Error::new(io::ErrorKind::AlreadyExists, "is no longer a file")),
                 }
             }
         }
@@ -156,17 +156,17 @@ impl Write for Output {
 /// Writes a whole output.
 ///
 /// # Errors
-/// As for [`Output::with`] and [`Output::finish`].
+/// As in [`Output::with`] and [`Output::finish`].
 pub fn write(path: &Path, content: &[u8], options: OutputOptions) -> io::Result<()> {
     let mut output = Output::with(path, options)?;
     output.write_all(content)?;
     output.finish()
 }
 
-/// Refuses a name to which [`Output::with`] would not write, before anything is computed for it. Nothing is made.
+/// Checks that [`Output::with`] would accept a path, before its content is computed. Creates nothing.
 ///
 /// # Errors
-/// As for [`Output::with`], except that no file is tried in the folder.
+/// As in [`Output::with`], except that creating a file in the folder is not tried.
 pub fn check(path: &Path, options: OutputOptions) -> io::Result<()> {
     match allowed(path, options)? {
         Place::Free(path) if !place::folder_of(&path).is_dir() => {
@@ -176,13 +176,13 @@ pub fn check(path: &Path, options: OutputOptions) -> io::Result<()> {
     }
 }
 
-/// Whether a name stands for the standard output of this process, as `/dev/stdout` does.
+/// Returns true if a path is the standard output of this process, as `/dev/stdout` is.
 #[must_use]
 pub fn is_standard_output(path: &Path) -> bool {
     matches!(place::find(path), Ok(Place::Standard(1)))
 }
 
-/// The thing that a name stands for, if an output may go there.
+/// Returns the target of a path, if an output may be written there.
 fn allowed(path: &Path, options: OutputOptions) -> io::Result<Place> {
     if options.new && fs::symlink_metadata(path).is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
@@ -191,20 +191,20 @@ fn allowed(path: &Path, options: OutputOptions) -> io::Result<Place> {
     match &found {
         Place::Stream(_) | Place::Standard(_) if options.files_only => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "is a device or FIFO, from which it could not be read again",
+            "is a device or FIFO, which cannot be read again",
         )),
-        // A file is protected by its mode, though a rename would need the folder's alone.
+        // A file is protected by its mode, although a rename would only need write access to the folder.
         Place::File(path, _) => OpenOptions::new().write(true).open(path).map(|_| found),
         _ => Ok(found),
     }
 }
 
-/// Opens what is written to as it stands.
+/// Opens a device, FIFO or open file for appending.
 fn stream(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).open(path)
 }
 
-/// A second descriptor of the standard output or error, which writes where that stands.
+/// Duplicates the descriptor of the standard output or error; both share one position.
 #[cfg(unix)]
 fn standard(number: u8) -> io::Result<File> {
     use std::os::fd::AsFd;
@@ -218,19 +218,19 @@ fn standard(_: u8) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Gives a file the owner, group and mode of the one that it replaces. Rights that cannot be kept are not given to others
-/// instead.
+/// Gives a file the owner, group and mode of the one that it replaces. Permissions that cannot be kept are not given to
+/// others.
 #[cfg(unix)]
 fn keep_access(file: &File, replaced: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let own = file.metadata()?;
     let (uid, gid) = (replaced.uid(), replaced.gid());
     let mut mode = replaced.mode() & 0o7777;
-    // Only the administrator may give a file away; its owner may give it to another of their groups.
+    // Only the administrator may change the owner; the owner may change the group to another of their groups.
     if (own.uid(), own.gid()) != (uid, gid) && fchown(file, Some(uid), Some(gid)).is_err() {
         mode &= 0o1777;
         if fchown(file, None, Some(gid)).is_err() {
-            // Another group gets what everybody has.
+            // A different group gets the permissions of all users.
             mode &= !0o070 | ((mode & 0o007) << 3);
         }
     }

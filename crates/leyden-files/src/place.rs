@@ -1,35 +1,36 @@
-//! The thing that a name stands for, after links.
+//! Target of a path, after symbolic links.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Symbolic links that are followed, as on Linux.
+/// Maximum number of symbolic links that are followed, as on Linux.
 const MAX_LINKS: usize = 40;
 
-/// The thing that an output's name stands for.
+/// Target of an output's path.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Nothing: a file of this path is to be made.
+    /// Free path: a file is created there.
     Free(PathBuf),
-    /// A file; the path is that of the file itself, not of a link.
+    /// File; the path is that of the file itself, not of a link.
     File(PathBuf, Metadata),
-    /// A character device, a FIFO, or a file that this process has open, by a name in `/proc` or `/dev/fd`.
+    /// Character device, FIFO, or a file that this process has open, given by a path in `/proc` or `/dev/fd`.
     Stream(PathBuf),
-    /// The standard output or error of this process: descriptor 1 or 2.
+    /// Standard output or error of this process: descriptor 1 or 2.
     Standard(u8),
 }
 
-/// Finds the thing that `path` stands for.
+/// Finds the target of `path`.
 ///
 /// # Errors
-/// It is a folder, a block device or a socket; a link leads nowhere or in a circle; or the system does not allow to look.
+/// If it is a folder, a block device or a socket; if a link is dangling or part of a cycle; or if the system denies
+/// access.
 pub(crate) fn find(path: &Path) -> io::Result<Place> {
     let text = path.as_os_str().as_encoded_bytes();
     if path.file_name().is_none() || text.ends_with(b"/") {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not the name of a file"));
     }
-    // The system follows the links here: in folders of others it refuses some.
+    // The system follows the links here: in folders of other users it refuses some.
     let found = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         found => Some(found?),
@@ -51,22 +52,22 @@ pub(crate) fn find(path: &Path) -> io::Result<Place> {
     }
 }
 
-/// The folder that a file lies in.
+/// Returns the folder of a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     or_current(path.parent().unwrap_or(Path::new("")))
 }
 
-/// A relative name has an empty folder, which is the current one.
+/// Replaces an empty folder, that of a relative file name, by the current one.
 pub(crate) fn or_current(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
 
-/// The end of a chain of symbolic links.
+/// End of a chain of symbolic links.
 enum Last {
-    /// A name that is no link.
+    /// Path that is not a link.
     Name(PathBuf),
-    /// A descriptor of this or another process, which is a link that only the system can follow; its number if it is of this
-    /// process and one digit long.
+    /// Descriptor of this or another process, a link that only the system can follow; with its number if it belongs to
+    /// this process and has one digit.
     Descriptor(Option<u8>),
 }
 
@@ -75,7 +76,7 @@ fn follow(path: &Path) -> io::Result<Last> {
     for _ in 0..MAX_LINKS {
         let to = match fs::read_link(&at) {
             Ok(to) => to,
-            // Not a link, or nothing.
+            // Not a link, or nothing there.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => {
                 return Ok(Last::Name(at));
             }
@@ -92,13 +93,13 @@ fn follow(path: &Path) -> io::Result<Last> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "leads through too many symbolic links"))
 }
 
-/// Kinds of things that names stand for.
+/// Kind of a file system object.
 enum Kind {
     File,
     Folder,
-    /// A character device or a FIFO.
+    /// Character device or FIFO.
     Stream,
-    /// Something else, with its article.
+    /// Another kind, with its article.
     Other(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Temporary files and folders, and the list of those that this process has.
+//! Temporary files and folders, and the list of those of this process.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -8,22 +8,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{leftovers, place, sync_folder};
 
-/// Names that are tried before the folder is said to be at fault.
+/// Maximum number of names tried before the folder is reported as the cause.
 const MAX_ATTEMPTS: u32 = 10_000;
-/// Times that a folder is removed into which another thread still writes.
+/// Number of attempts to remove a folder into which another thread still writes.
 const REMOVALS: usize = 5;
 
-/// The temporary files and folders of this process, by absolute path. A signal is sent to a process, so the list is one of
-/// the process. It is locked while a file is made, renamed or removed.
+/// Temporary files and folders of this process, by absolute path. A global, because a signal is sent to the process.
+/// Locked while a file is created, renamed or removed.
 static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn live() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    // Paths are added and removed in one step, so a panic leaves the list right.
+    // Paths are added and removed in one step, so the list is consistent even after a panic.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes all temporary files and folders of this process, for a process that ends at once. From then on threads that
-/// make, rename or drop one wait for the end.
+/// Removes all temporary files and folders of this process, which must end at once: threads that create, rename or drop
+/// one block from now on.
 pub fn remove_temporaries() {
     let mut live = live();
     for path in std::mem::take(&mut *live) {
@@ -35,7 +35,7 @@ pub fn remove_temporaries() {
 fn remove(path: &Path) {
     for _ in 0..REMOVALS {
         let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
-        // Nobody is left to tell if it fails: the next process that writes in the folder removes it.
+        // A failure cannot be reported; the next process that writes in the folder removes it.
         match if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) } {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             _ => return,
@@ -43,17 +43,17 @@ fn remove(path: &Path) {
     }
 }
 
-/// A name with its lock, removed when dropped unless it was renamed.
+/// Path with its lock, removed when dropped unless it was renamed.
 #[derive(Debug)]
 struct Owned {
-    /// The absolute path; empty after it was renamed.
+    /// Absolute path; empty after it was renamed.
     path: PathBuf,
-    /// Holds the lock.
+    /// File that holds the lock.
     file: File,
 }
 
 impl Owned {
-    /// Makes a file or folder in `folder` by `make`, under a name that is not taken, after a removal of those whose owners were
+    /// Creates a file or folder in `folder` with `make`, under a free name; first removes those whose owners were
     /// killed.
     fn create(folder: &Path, make: impl Fn(&Path) -> io::Result<File>) -> io::Result<Owned> {
         let folder = std::path::absolute(folder)?;
@@ -71,10 +71,10 @@ impl Owned {
                 return Ok(Owned { path, file });
             }
         }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name of a temporary file is free"))
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is no free name for a temporary file"))
     }
 
-    /// Gives it its name by `give`, and flushes the folder.
+    /// Renames it with `give`, and flushes the folder.
     fn name(mut self, to: &Path, give: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
         {
             let mut live = live();
@@ -96,12 +96,12 @@ impl Drop for Owned {
     }
 }
 
-/// A file beside the one that it is to become.
+/// Temporary file that is renamed when complete.
 #[derive(Debug)]
 pub(crate) struct TemporaryFile(Owned);
 
 impl TemporaryFile {
-    /// Makes a file in a folder, which only its owner may read if `private`.
+    /// Creates a file in a folder, readable by its owner only if `private`.
     pub(crate) fn create(folder: &Path, private: bool) -> io::Result<TemporaryFile> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -122,26 +122,26 @@ impl TemporaryFile {
         &self.0.path
     }
 
-    /// Flushes the content and gives the file its name, in place of a file that has it.
+    /// Flushes the content and renames the file, replacing an existing one.
     pub(crate) fn replace(self, to: &Path) -> io::Result<()> {
         self.0.file.sync_all()?;
         self.0.name(to, |from, to| fs::rename(from, to))
     }
 
-    /// Flushes the content and gives the file its name, unless that is taken.
+    /// Flushes the content and renames the file, unless the name is taken.
     pub(crate) fn publish(self, to: &Path) -> io::Result<()> {
         self.0.file.sync_all()?;
         self.0.name(to, |from, to| match fs::hard_link(from, to) {
             Ok(()) => fs::remove_file(from),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-            // A file system without hard links.
+            // Fallback for file systems without hard links.
             Err(_) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
             Err(_) => Err(io::ErrorKind::AlreadyExists.into()),
         })
     }
 }
 
-/// A folder that is removed with all that is in it when this value is dropped, unless it got a name.
+/// Folder that is removed with its contents when this value is dropped, unless it was renamed.
 ///
 /// ```
 /// let place = tempfile::tempdir()?;
@@ -156,36 +156,36 @@ impl TemporaryFile {
 pub struct TemporaryFolder(Owned);
 
 impl TemporaryFolder {
-    /// Makes a folder in `parent`.
+    /// Creates a folder in `parent`.
     ///
     /// # Errors
-    /// The system does not allow it.
+    /// If the system refuses.
     pub fn create(parent: &Path) -> io::Result<TemporaryFolder> {
         let make = |path: &Path| fs::create_dir(path).and_then(|()| File::open(path));
         Ok(TemporaryFolder(Owned::create(place::or_current(parent), make)?))
     }
 
-    /// Makes a folder in the one in which `path` lies.
+    /// Creates a folder next to `path`.
     ///
     /// # Errors
-    /// The system does not allow it.
+    /// If the system refuses.
     pub fn beside(path: &Path) -> io::Result<TemporaryFolder> {
         Self::create(place::folder_of(path))
     }
 
-    /// The absolute path.
+    /// Returns the absolute path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Gives the folder its name and flushes both it and the folder that it lies in. Its files are flushed by their writers.
+    /// Renames the folder and flushes both it and its parent. Its files are flushed by their writers.
     ///
     /// # Errors
-    /// The name is taken, or the system does not allow it; the folder is then removed.
+    /// If the name is taken, or the system refuses; the folder is then removed.
     pub fn rename(self, to: &Path) -> io::Result<()> {
         sync_folder(&self.0.path)?;
-        // An empty folder would be replaced.
+        // A rename would replace an empty folder.
         if fs::symlink_metadata(to).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }

@@ -1,4 +1,4 @@
-//! Outputs over everything that a name can stand for.
+//! Outputs to every kind of path.
 
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -40,13 +40,13 @@ fn files_are_replaced_whole_and_keep_mode_and_owner() {
     let plain = folder.path().join("plain");
     fs::write(&plain, "").unwrap();
     assert_eq!(made, mode(&plain), "a new file has the mode that the user's mask gives");
-    // Only an administrator can give files away.
+    // Only an administrator can change a file's owner.
     if std::os::unix::fs::chown(&path, Some(7), Some(8)).is_ok() {
         usual(&path, b"three").unwrap();
         let found = path.metadata().unwrap();
         assert_eq!((found.uid(), found.gid()), (7, 8));
     }
-    // What is not finished leaves nothing.
+    // An unfinished output leaves no file.
     let mut output = Output::create(&path).unwrap();
     output.write_all(b"half").unwrap();
     assert_eq!(names(folder.path()).len(), 3);
@@ -89,7 +89,7 @@ fn what_is_no_file_is_never_replaced() {
         assert_eq!(error(Path::new(name)), "is not the name of a file", "{name}");
     }
     assert!(error(&at("none/f")).starts_with("cannot create a file in the folder"));
-    // Nodes of devices, which only an administrator makes, in a folder where they do nobody harm.
+    // Device nodes, which only an administrator can create, in a folder where they are harmless.
     let node = |name: &str, kind: &str, major: &str, minor: &str| {
         let made = Command::new("mknod").arg(at(name)).args([kind, major, minor]).status().unwrap();
         if !made.success() {
@@ -102,13 +102,13 @@ fn what_is_no_file_is_never_replaced() {
         assert!(at("block").metadata().unwrap().file_type().is_block_device());
     }
     if node("null", "c", "1", "3") {
-        // The folder may lie where devices cannot be opened.
+        // Devices may not be openable in this folder.
         let _ = usual(&at("null"), b"x");
         assert!(at("null").metadata().unwrap().file_type().is_char_device());
         let error = write(&at("null"), b"x", OutputOptions::new().files_only()).unwrap_err().to_string();
         assert!(error.starts_with("is a device or FIFO"), "{error}");
     }
-    // `/dev/null` itself is opened as anybody opens it.
+    // `/dev/null` itself is opened as usual.
     usual(Path::new("/dev/null"), b"x").unwrap();
     assert!(Path::new("/dev/null").metadata().unwrap().file_type().is_char_device());
 }
@@ -137,7 +137,7 @@ fn a_fifo_gets_a_stream() {
     assert_eq!(names(folder.path()), ["fifo"]);
 }
 
-/// `/dev/fd/N` is a file that this process has open: it is written to, and its name is not given to another.
+/// Checks that `/dev/fd/N`, a file that this process has open, is written to and not replaced.
 #[test]
 fn an_open_file_is_written_to_as_it_stands() {
     use std::os::fd::AsRawFd;
@@ -158,7 +158,7 @@ fn options_are_kept() {
     let new = OutputOptions::new().new_only();
     let error = write(&path, b"2", new).unwrap_err();
     assert_eq!((error.kind(), fs::read(&path).unwrap()), (io::ErrorKind::AlreadyExists, b"1".to_vec()));
-    // A file that appears while the output is written is kept, too.
+    // A file that appears while the output is written is kept too.
     let late = folder.path().join("late");
     let mut output = Output::with(&late, new).unwrap();
     output.write_all(b"ours").unwrap();
@@ -199,7 +199,7 @@ fn a_folder_gets_its_name_or_goes() {
     assert_eq!(names(place.path()), ["taken"]);
 }
 
-/// A child that ends as a signal ends the program.
+/// Child process that ends as a signal ends the program.
 #[test]
 fn all_temporary_files_of_a_process_go_with_it() {
     const CHILD: &str = "LEYDEN_FILES_TEST_FOLDER";
