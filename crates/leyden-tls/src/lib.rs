@@ -1,7 +1,8 @@
-//! What encrypted connections of clients rest on: the processor's instructions, and whom they believe.
+//! Basis of clients' encrypted connections: the cryptography, its processor requirements, and the certificate
+//! authorities.
 //!
 //! The cryptography is compiled by rustc alone, without a C compiler, and is written for processors with AES and
-//! wide-multiplication instructions. It ends the program on others, so their absence is found out first.
+//! wide-multiplication instructions. It ends the program on others, so missing instructions are detected first.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -9,33 +10,33 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-/// Which certificate authorities are believed.
+/// Trusted certificate authorities.
 #[derive(Debug, Clone, Default)]
 pub enum Authorities {
-    /// The system's, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    /// Authorities of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     #[default]
     System,
-    /// Those in a PEM file.
+    /// Authorities in a PEM file.
     File(PathBuf),
 }
 
-/// Names of features as Linux writes them, by the line of `/proc/cpuinfo` that lists them.
+/// Required processor features as Linux spells them, by the line of `/proc/cpuinfo` that lists them.
 const NEEDED: &[(&str, &[&str])] = &[
     ("flags", &["aes", "pclmulqdq", "bmi1", "bmi2", "adx", "avx", "avx2"]),
     ("Features", &["asimd", "aes", "pmull", "sha2"]),
 ];
 
-/// The cryptography.
+/// Returns the cryptography.
 ///
 /// # Errors
-/// This processor lacks the features named.
+/// If this processor lacks features; returns their names.
 pub fn provider() -> Result<Arc<CryptoProvider>, Vec<&'static str>> {
-    // Where the file does not exist the system is not Linux, and every processor that it runs on qualifies.
+    // If the file does not exist, the system is not Linux, and all its processors have the features.
     let missing = std::fs::read_to_string("/proc/cpuinfo").map(|text| missing(&text)).unwrap_or_default();
     if missing.is_empty() { Ok(Arc::new(rustls_graviola::default_provider())) } else { Err(missing) }
 }
 
-/// What the first processor described lacks.
+/// Returns the features that the first processor in `cpuinfo` lacks.
 fn missing(cpuinfo: &str) -> Vec<&'static str> {
     let described = cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
