@@ -1,14 +1,14 @@
-//! LoRA adapters as PEFT writes them.
+//! LoRA adapters in the PEFT format.
 
 use crate::random::random;
 use std::io;
 use std::path::Path;
 
-/// Writes a folder of an adapter of rank 4 for the storyteller that the program carries: of the queries, values and outputs of
-/// feed-forward layers. Its values follow from `seed`, and it changes what the model says.
+/// Writes an adapter of rank 4 for the embedded storyteller model: for queries, values and the outputs of feed-forward
+/// layers. Its values follow from `seed`, and it changes the model's answers.
 ///
 /// # Errors
-/// The folder cannot be written to.
+/// If the folder cannot be written to.
 pub fn storyteller_adapter(folder: &Path, seed: u64) -> io::Result<()> {
     const WIDTH: usize = 256;
     let (mut header, mut data) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
-//! How a file is damaged.
+//! Ways to damage a file.
 
-/// Values that counts, lengths and offsets of a file of `len` bytes are overwritten with.
+/// Returns values to overwrite counts, lengths and offsets of a file of `len` bytes with.
 #[must_use]
 pub fn boundary_values(len: usize) -> [u64; 23] {
     let (len, most) = (len as u64, u64::MAX);
@@ -31,7 +31,7 @@ pub fn boundary_values(len: usize) -> [u64; 23] {
     ]
 }
 
-/// A copy of `file` with other bytes from `at` on, as far as it goes.
+/// Returns a copy of `file` with other bytes from `at` on, as far as it goes.
 #[must_use]
 pub fn overwrite(file: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     let mut bytes = file.to_vec();
@@ -40,7 +40,7 @@ pub fn overwrite(file: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The tokens of JSON text, damaged or not: where each begins and ends.
+/// Returns the byte ranges of the tokens of JSON text, damaged or not.
 #[must_use]
 pub fn json_tokens(text: &[u8]) -> Vec<(usize, usize)> {
     let mut tokens = Vec::new();

@@ -1,14 +1,14 @@
-//! Tests may run behind an emulator of another processor, which takes tens of times as long.
+//! Tests may run in an emulator of another processor, which takes tens of times as long.
 
 use std::time::Duration;
 
-/// Whether they do.
+/// Returns true if the tests run in an emulator.
 #[must_use]
 pub fn emulated() -> bool {
     crate::knobs::runner()
 }
 
-/// A limit of time that holds behind an emulator too.
+/// Returns a time limit that also suffices in an emulator.
 #[must_use]
 pub fn patience(limit: Duration) -> Duration {
     limit * if emulated() { 100 } else { 1 }

@@ -1,11 +1,11 @@
-//! Every environment variable that tests read.
+//! Environment variables that tests read.
 
-/// Whether the tests run behind an emulator (`LEYDEN_TEST_RUNNER`).
+/// Returns true if the tests run in an emulator (`LEYDEN_TEST_RUNNER`).
 pub(crate) fn runner() -> bool {
     std::env::var_os("LEYDEN_TEST_RUNNER").is_some()
 }
 
-/// Whether every test must run (`LEYDEN_CI`).
+/// Returns true if no test may be skipped (`LEYDEN_CI`).
 pub(crate) fn ci() -> bool {
     std::env::var_os("LEYDEN_CI").is_some()
 }

@@ -1,5 +1,5 @@
-//! What the tests of several crates share: files beside the checkout, random numbers, damaged files, adapters, and what an
-//! emulator changes. Knows no other crate, so that each may use it.
+//! Code shared by the tests of several crates: files beside the checkout, random numbers, damaged files, adapters, and
+//! emulator limits. Depends on no other crate of the workspace, so that each may use it.
 #![forbid(unsafe_code)]
 
 mod adapter;

@@ -1,6 +1,6 @@
-//! Messages of protocol buffers, field by field, for models that tests make themselves.
+//! Protocol buffer messages, field by field, for models that tests create.
 
-/// A number in groups of seven bits.
+/// Encodes a number in groups of seven bits.
 #[must_use]
 pub fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -12,13 +12,13 @@ pub fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field that is a number.
+/// Encodes a number field.
 #[must_use]
 pub fn number(field: u64, value: u64) -> Vec<u8> {
     [varint(field << 3), varint(value)].concat()
 }
 
-/// A field that is a text, bytes, or a message of its own.
+/// Encodes a field with a text, bytes or a message.
 #[must_use]
 pub fn bytes(field: u64, value: impl AsRef<[u8]>) -> Vec<u8> {
     let value = value.as_ref();

@@ -1,6 +1,6 @@
-//! Random numbers that are the same in every run.
+//! Pseudo-random numbers that are the same in every run.
 
-/// A well-mixed number for each `i` (SplitMix64: Steele, Lea and Flood 2014).
+/// Returns a well-mixed number for each `i` (SplitMix64: Steele, Lea and Flood 2014).
 #[must_use]
 pub fn random(i: u64) -> u64 {
     let mut z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,9 +1,9 @@
-//! Test data that is not part of the repository lies in the folder `shared` beside it.
+//! Test data outside the repository, in the folder `shared` beside it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The path of a file or folder of the shared data; `None`, with the reason printed, where it is absent.
+/// Returns the path of a file or folder of the shared data; prints a notice and returns `None` if it is absent.
 ///
 /// # Panics
 /// If it is absent under `LEYDEN_CI`.
@@ -17,12 +17,12 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// Says why a test does not run here.
+/// Prints why a test is skipped.
 ///
 /// # Panics
-/// Under `LEYDEN_CI`, where every test must run.
+/// Under `LEYDEN_CI`, where no test may be skipped.
 pub fn skip(why: &str) {
     assert!(!crate::knobs::ci(), "{why}");
-    // Not `eprintln!`, which a test that passes keeps to itself.
+    // Not `eprintln!`, whose output is captured in a passing test.
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
