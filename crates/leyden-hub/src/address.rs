@@ -1,22 +1,22 @@
-//! [`Address`]: an `http` or `https` URL, its origin, and what a redirect makes of it.
+//! [`Address`]: an `http` or `https` URL, its origin, and the resolution of redirects.
 
 use std::fmt::{self, Display};
 
 use ureq::http::Uri;
 
-/// An absolute URL without user information and fragment.
+/// Absolute URL without user information and fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     https: bool,
-    /// Lower case; an IPv6 address keeps its brackets.
+    /// Host in lower case; an IPv6 address keeps its brackets.
     host: String,
     port: u16,
-    /// Begins with `/`.
+    /// Path and query; begins with `/`.
     path_and_query: String,
 }
 
 impl Address {
-    /// Reads a URL.
+    /// Parses a URL.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let uri: Uri = text.parse().map_err(|_| "it is not a URL")?;
         let https = match uri.scheme_str() {
@@ -33,13 +33,13 @@ impl Address {
         }
         let port = match authority.port_u16() {
             Some(port) => port,
-            // What the parser leaves unread behind the colon is no number.
+            // The parser ignores characters after the colon that are not a number.
             None if authority.as_str().len() > authority.host().len() => return Err("its port is no number"),
             None if https => 443,
             None => 80,
         };
         let path_and_query = uri.path_and_query().map_or("/", |path| path.as_str());
-        // `http://h?q` has a query and no path.
+        // `http://h?q` has a query but no path.
         let slash = if path_and_query.starts_with('/') { "" } else { "/" };
         Ok(Self {
             https,
@@ -49,7 +49,7 @@ impl Address {
         })
     }
 
-    /// The address that a `Location` means when it comes from here.
+    /// Resolves a `Location` header received from this address.
     pub(crate) fn join(&self, location: &str) -> Result<Self, &'static str> {
         let scheme = if self.https { "https" } else { "http" };
         let scheme_end = location.find(':').filter(|&end| !location[..end].contains(['/', '?', '#']));
@@ -69,33 +69,34 @@ impl Address {
         Self::parse(&format!("{scheme}://{}:{}{path}", self.host, self.port))
     }
 
-    /// This address with more path and query at its end.
+    /// Returns this address with `path` appended.
     pub(crate) fn with(&self, path: &str) -> Self {
         let base = self.path_and_query.trim_end_matches('/');
         Self { path_and_query: format!("{base}{path}"), ..self.clone() }
     }
 
-    /// Whether scheme, host and port are the same, so that a secret for one is one for the other.
+    /// Returns true if scheme, host and port are the same, so that a secret for one may be sent to the other.
     pub(crate) fn same_origin(&self, other: &Self) -> bool {
         (self.https, &self.host, self.port) == (other.https, &other.host, other.port)
     }
 
-    /// Whether it is encrypted.
+    /// Returns true if the scheme is `https`.
     pub(crate) fn is_https(&self) -> bool {
         self.https
     }
 
-    /// The host without port.
+    /// Returns the host without port.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether it asks for something beyond a path.
+    /// Returns true if the address has a query.
     pub(crate) fn has_query(&self) -> bool {
         self.path_and_query.contains('?')
     }
 
-    /// Host and, unless it is the usual one, port: for messages, which must not show signatures in a query.
+    /// Returns the host and, unless it is the default, the port: for messages, which must not show signatures in a
+    /// query.
     pub(crate) fn authority(&self) -> String {
         match (self.https, self.port) {
             (true, 443) | (false, 80) => self.host.clone(),
@@ -111,7 +112,8 @@ impl Display for Address {
     }
 }
 
-/// Whether a list such as `localhost,.corp.example,10.0.0.1` names the host: exactly, or as a domain above it.
+/// Returns true if a list such as `localhost,.corp.example,10.0.0.1` contains the host: exactly, or as a domain above
+/// it.
 pub(crate) fn is_listed(host: &str, list: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| {

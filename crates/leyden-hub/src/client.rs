@@ -1,7 +1,7 @@
 //! [`Client`]: blocking requests to the hub and to the hosts that it redirects to.
 //!
-//! Redirects are followed here rather than in the HTTP library, for one rule: the token goes to the endpoint and to
-//! nobody else, and once a request has left the endpoint it does not get the token again, wherever it is sent.
+//! Redirects are followed here rather than in the HTTP library, for one rule: the token is sent to the endpoint only,
+//! and once a request has left the endpoint, the token is not sent again, whatever the next host.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,18 +20,18 @@ use crate::tls;
 
 /// Beginning of the standard library's message for a host without an address.
 const LOOKUP: &str = "failed to lookup address information";
-/// Time for the address of a host; without a network there is none.
+/// Time limit of a name resolution; without a network it does not succeed.
 const RESOLVE: Duration = Duration::from_secs(2);
-/// The hub needs one or two redirects: a renamed repository, the host of the files.
-const MOST_REDIRECTS: usize = 6;
-/// The most of a refusal that is read for its reason.
+/// Maximum number of redirects. The hub needs one or two: a renamed repository, the host of the files.
+const MAX_REDIRECTS: usize = 6;
+/// Maximum number of bytes of an error response that are read for the reason.
 const REFUSAL_BYTES: usize = 8 << 10;
-/// The longest that this may take.
+/// Time limit for reading the reason.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
-/// How often a wait looks whether it should end.
+/// Interval at which a wait checks whether it should end.
 const TICK: Duration = Duration::from_millis(20);
 
-/// A client of one hub.
+/// Client of one hub.
 #[derive(Debug)]
 pub struct Client {
     options: Options,
@@ -39,7 +39,7 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
-/// Stops a client from another thread, for instance from a handler of Ctrl-C.
+/// Handle that stops a client from another thread, for instance from a handler of Ctrl-C.
 #[derive(Debug, Clone)]
 pub struct Stopper {
     shared: Arc<Shared>,
@@ -51,31 +51,31 @@ struct Shared {
     agents: Mutex<Vec<(Route, Agent)>>,
 }
 
-/// How a host is reached; each way has connections of its own.
+/// Way to reach a host; each has connections of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Route {
     https: bool,
     proxy: Option<String>,
 }
 
-/// An answer whose body is still to be read.
+/// Response whose body is not read yet.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    /// What the endpoint said about the file before it redirected to its host.
+    /// Statement of the endpoint about the file, before it redirected to the file's host.
     pub(crate) linked: Linked,
     pub(crate) body: Body,
 }
 
-/// Length and checksum of a file as the endpoint states them in the head of its answer.
+/// Length and checksum of a file, from the endpoint's response headers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Linked {
     pub(crate) size: Option<u64>,
     pub(crate) sha256: Option<String>,
 }
 
-/// The body of an answer.
+/// Body of a response.
 pub(crate) struct Body {
     reader: BodyReader<'static>,
     host: String,
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Body {
 }
 
 impl Stopper {
-    /// Ends every request, running or future. What has been downloaded stays and can be resumed.
+    /// Ends every request, running or future. Downloaded data stays and can be resumed.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         let agents = self.shared.agents.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,10 +100,10 @@ impl Stopper {
 }
 
 impl Client {
-    /// A client. Opens no connection yet.
+    /// Creates a client. Opens no connection yet.
     ///
     /// # Errors
-    /// The endpoint is not an address.
+    /// If the endpoint is not an address.
     pub fn new(options: Options) -> Result<Self> {
         let setting = |why: &str| {
             Error::new(
@@ -118,24 +118,24 @@ impl Client {
         Ok(Self { options, endpoint, shared: Arc::default() })
     }
 
-    /// A handle that stops this client.
+    /// Returns a handle that stops this client.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper { shared: Arc::clone(&self.shared) }
     }
 
-    /// How it reaches the hub.
+    /// Returns the client's options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Fails if somebody wants it to stop.
+    /// Fails if the client has been stopped.
     pub(crate) fn check_stopped(&self) -> Result<()> {
         self.shared.check_stopped()
     }
 
-    /// Waits, unless it is stopped.
+    /// Waits, unless the client is stopped.
     pub(crate) fn wait(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Runs `request` until it succeeds, fails for good, or has failed too often; tells `on_retry` before each wait.
+    /// Runs `request` until it succeeds, fails permanently, or has failed too often; calls `on_retry` before each wait.
     pub(crate) fn retrying<T>(
         &self,
         on_retry: &mut dyn FnMut(&Error, Duration),
@@ -157,7 +157,7 @@ impl Client {
         let mut attempt = 1;
         loop {
             match request() {
-                // A network that is not there at the start does not come by waiting.
+                // A network that is missing at the start does not appear by waiting.
                 Err(error) if attempt == 1 && error.is_unreachable() => return Err(error),
                 Err(error) if error.is_passing() => {
                     let (wait, error) = self.pause(attempt, error)?;
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    /// The wait after the given number of failures in a row, with the error back; the error if it is final.
+    /// Returns the wait after the given number of failures in a row, and the error; `Err` if the error is final.
     pub(crate) fn pause(&self, failures: u32, error: Error) -> Result<(Duration, Error)> {
         match self.patience(failures, &error) {
             Some(wait) => Ok((wait, error)),
@@ -191,14 +191,14 @@ impl Client {
         }
     }
 
-    /// Asks the endpoint for `path`, which begins with `/`; from byte `from` on if that is not 0.
+    /// Requests `path` of the endpoint, which begins with `/`; from byte `from` on if that is not 0.
     ///
-    /// The answer has status 200, 206 or 416. Any other is an error.
+    /// The response has status 200, 206 or 416. Any other is an error.
     pub(crate) fn get(&self, path: &str, from: u64) -> Result<Answer> {
         let mut address = self.endpoint.with(path);
         let mut at_endpoint = true;
         let mut linked = Linked::default();
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             self.check_stopped()?;
             let mut request = self.agent(&address)?.get(address.to_string());
             let token = self.options.token.as_ref().filter(|_| at_endpoint);
@@ -230,7 +230,7 @@ impl Client {
         Err(Error::new("", ErrorKind::Redirect { to: address.authority(), why }))
     }
 
-    /// Asks for a document and reads all of it, at most `limit` bytes.
+    /// Requests a document and reads all of it, at most `limit` bytes.
     pub(crate) fn document(&self, path: &str, limit: u64) -> Result<Vec<u8>> {
         let mut answer = self.get(path, 0)?;
         if answer.status != 200 {
@@ -258,14 +258,14 @@ impl Client {
         }
     }
 
-    /// The agent that reaches an address, made when first needed: a plain mirror needs no certificates.
+    /// Returns the agent for an address, created when first needed: a mirror over `http` needs no certificates.
     fn agent(&self, address: &Address) -> Result<Agent> {
         let proxies = &self.options.proxies;
         let proxy = if address.is_https() { &proxies.https } else { &proxies.http };
         let proxy = proxy.clone().filter(|_| !is_listed(address.host(), &proxies.direct));
         let route = Route { https: address.is_https(), proxy };
         let mut agents = self.shared.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock, so that an agent made now is seen by who stops it.
+        // Under the lock, so that `Stopper::stop` also sees an agent created now.
         self.check_stopped()?;
         if let Some((_, agent)) = agents.iter().find(|(known, _)| *known == route) {
             return Ok(agent.clone());
@@ -323,7 +323,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a failed request means.
+    /// Converts the error of a failed request.
     fn failed(&self, error: ureq::Error, host: &str) -> Error {
         if let Err(stopped) = self.check_stopped() {
             return stopped;
@@ -344,7 +344,7 @@ impl Shared {
             ureq::Error::HostNotFound => {
                 ErrorKind::Unreachable { host, why: "its name is not known here".to_owned() }
             }
-            // The standard library gives a failed look-up no kind of its own.
+            // The standard library has no error kind for a failed name resolution.
             ureq::Error::Io(error) if error.to_string().starts_with(LOOKUP) => {
                 ErrorKind::Unreachable { host, why: "its name is not known here".to_owned() }
             }
@@ -356,7 +356,7 @@ impl Shared {
             {
                 ErrorKind::Unreachable { host, why: error.to_string() }
             }
-            // What the TLS library finds wrong arrives as invalid data of the connection.
+            // Errors of the TLS library arrive as invalid data of the connection.
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
                 ErrorKind::Tls { host, why: error.to_string() }
             }
@@ -377,13 +377,13 @@ impl Body {
             .read(buffer)
             .map_err(|error| self.shared.failed(ureq::Error::from(error), &self.host))?;
         if n == 0 {
-            // A connection that is cut to stop it can look like one that has ended.
+            // A connection that was closed to stop it can look like one that has ended.
             self.shared.check_stopped()?;
         }
         Ok(n)
     }
 
-    /// The other side.
+    /// Returns the host of the response.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
@@ -402,7 +402,7 @@ impl Linked {
     }
 }
 
-/// Where a redirect leads, if it may be followed.
+/// Returns the target of a redirect, if it may be followed.
 fn follow(from: &Address, headers: &HeaderMap) -> Result<Address> {
     let refused = |to: &str, why| Error::new("", ErrorKind::Redirect { to: to.to_owned(), why });
     let location = headers.get("location").ok_or_else(|| refused("nowhere", "it has no `Location`"))?;
@@ -414,7 +414,7 @@ fn follow(from: &Address, headers: &HeaderMap) -> Result<Address> {
     Ok(next)
 }
 
-/// What a status means that is neither an answer nor a redirect.
+/// Converts a status that is neither success nor a redirect to an error.
 fn refusal(status: u16, headers: &HeaderMap, mut body: Body, token: bool, at_endpoint: bool) -> Error {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let code = header("x-error-code").unwrap_or("");
@@ -424,7 +424,7 @@ fn refusal(status: u16, headers: &HeaderMap, mut body: Body, token: bool, at_end
             let seconds = header("retry-after").and_then(|value| value.trim().parse().ok());
             ErrorKind::RateLimited { wait: seconds.map(Duration::from_secs) }
         }
-        // The host of the files knows no accounts; what it refuses is its own affair.
+        // The host of the files has no accounts, so its refusal says nothing about the token.
         _ if !at_endpoint => ErrorKind::Status { status, host: body.host.clone(), said: None },
         (401 | 403, "GatedRepo") | (403, _) => ErrorKind::Forbidden { token, said: said() },
         (401, _) => ErrorKind::Unauthorized { token, said: said() },
@@ -440,7 +440,7 @@ fn refusal(status: u16, headers: &HeaderMap, mut body: Body, token: bool, at_end
     Error::new("", kind)
 }
 
-/// The reason in a refusal's body, if it is the hub's `{"error": …}`.
+/// Returns the reason in the body of an error response, if it is the hub's `{"error": …}`.
 fn reason(body: &mut Body) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Refusal {

@@ -1,4 +1,4 @@
-//! [`Digest`]: what the hub says a file must hash to, and hashing while the bytes come in.
+//! [`Digest`]: the checksum that the hub lists for a file, and hashing of incoming bytes.
 
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -11,30 +11,30 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::names;
 
-/// Bytes that are read at once. Beyond a few hundred KiB it makes no difference.
+/// Bytes per read. Beyond a few hundred KiB it makes no difference.
 pub(crate) const CHUNK: usize = 256 << 10;
 
-/// A checksum that the hub lists, in hexadecimal digits.
+/// Checksum listed by the hub, in hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Digest {
-    /// Of the content: files in large-file storage, which is where weights are.
+    /// SHA-256 of the content: files in large-file storage, which holds weights.
     Sha256(String),
-    /// Of git's header and the content: small files. Guards against damage, not against forgery.
+    /// SHA-1 of git's header and the content: small files. Guards against damage, not against forgery.
     GitBlob(String),
 }
 
 impl Digest {
-    /// A SHA-256, if it is one.
+    /// Returns a SHA-256, if the text is one.
     pub(crate) fn sha256(hex: &str) -> Option<Self> {
         names::is_hex(hex, 32).then(|| Self::Sha256(hex.to_owned()))
     }
 
-    /// The id of a blob in git, if it is one.
+    /// Returns the id of a git blob, if the text is one.
     pub(crate) fn git_blob(hex: &str) -> Option<Self> {
         names::is_hex(hex, 20).then(|| Self::GitBlob(hex.to_owned()))
     }
 
-    /// The digits alone, a safe file name.
+    /// Returns the digits alone, a safe file name.
     pub(crate) fn hex(&self) -> &str {
         match self {
             Self::Sha256(hex) | Self::GitBlob(hex) => hex,
@@ -51,14 +51,14 @@ impl Display for Digest {
     }
 }
 
-/// Hashes a file piece by piece.
+/// Incremental hash of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Hasher {
     sha256: Sha256,
     git: Option<Sha1>,
 }
 
-/// What a file hashed to.
+/// Result of hashing a file.
 #[derive(Debug)]
 pub(crate) struct Hashed {
     pub(crate) sha256: String,
@@ -66,14 +66,14 @@ pub(crate) struct Hashed {
 }
 
 impl Hasher {
-    /// For a file that should have this digest and size.
+    /// Returns a hasher for a file that should have this digest and size.
     pub(crate) fn new(wanted: &Digest, size: u64) -> Self {
         let git =
             matches!(wanted, Digest::GitBlob(_)).then(|| Sha1::new_with_prefix(format!("blob {size}\0")));
         Self { sha256: Sha256::new(), git }
     }
 
-    /// Takes the next bytes.
+    /// Hashes the next bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.sha256.update(bytes);
         if let Some(git) = &mut self.git {
@@ -81,7 +81,7 @@ impl Hasher {
         }
     }
 
-    /// All bytes were taken.
+    /// Ends the hash.
     pub(crate) fn finish(self) -> Hashed {
         Hashed {
             sha256: names::hex(&self.sha256.finalize()),
@@ -91,7 +91,7 @@ impl Hasher {
 }
 
 impl Hashed {
-    /// The digest of the same kind as `wanted`.
+    /// Returns the digest of the same kind as `wanted`.
     pub(crate) fn like(&self, wanted: &Digest) -> Digest {
         match (wanted, &self.git) {
             (Digest::GitBlob(_), Some(git)) => Digest::GitBlob(git.clone()),
@@ -100,7 +100,7 @@ impl Hashed {
     }
 }
 
-/// Hashes a file from its beginning. `on` hears of every piece and may end it.
+/// Hashes a file from its beginning. Calls `on` for every piece; its error ends the hash.
 pub(crate) fn of_file(
     file: &mut File,
     path: &Path,
@@ -120,8 +120,8 @@ pub(crate) fn of_file(
     }
 }
 
-/// The SHA-256 of several files by their paths and their own: of one that of its content, else of the lines
-/// `SHA256  PATH` in the order of the paths.
+/// Returns the SHA-256 of several files, given by path and SHA-256: for one file that of its content, else that of the
+/// lines `SHA256  PATH` in the order of the paths.
 pub(crate) fn of_files(mut files: Vec<(String, String)>) -> String {
     files.sort();
     if let [(_, only)] = &files[..] {

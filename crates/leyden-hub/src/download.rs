@@ -1,4 +1,4 @@
-//! One file from the hub into a partial file: resumed, counted and hashed on the way.
+//! Download of one file from the hub into a partial file: resumed, counted and hashed on the way.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -12,18 +12,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::{PROGRESS, SLOWEST};
 use crate::pull::Event;
 
-/// What to get.
+/// File to download.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    /// The path at the endpoint.
+    /// Path at the endpoint.
     pub(crate) address: String,
-    /// The file's path in the repository.
+    /// Path of the file in the repository.
     pub(crate) path: &'a str,
     pub(crate) size: u64,
     pub(crate) digest: Option<Digest>,
 }
 
-/// A file on its way: what the disk has and what was hashed are always the same bytes.
+/// File being downloaded: the bytes on the disk and the hashed bytes are always the same.
 struct Arriving<'a> {
     file: File,
     path: &'a Path,
@@ -31,14 +31,14 @@ struct Arriving<'a> {
     hasher: Hasher,
     wanted: Digest,
     size: u64,
-    /// Some of it was there before.
+    /// True if the file was partly downloaded before.
     resumed: bool,
-    /// What came over the network, thrown away or not.
+    /// Number of bytes received over the network, discarded ones included.
     received: u64,
 }
 
-/// Downloads into `partial`, or what is missing of it, and returns the SHA-256 and how many bytes came. The file is flushed, and is what the
-/// hub lists in length and content; after an error that says it is not, it is removed.
+/// Downloads a file into `partial`, or the rest of it, and returns the SHA-256 and the number of bytes received. The
+/// file is flushed and has the length and content that the hub lists; if an error says that it has not, it is removed.
 pub(crate) fn download(
     client: &Client,
     job: &Job<'_>,
@@ -70,7 +70,7 @@ pub(crate) fn download(
                     let (wanted, found) = (arriving.wanted.to_string(), found.to_string());
                     return Err(Error::new(job.path, ErrorKind::Checksum { wanted, found }));
                 }
-                // What an earlier run left may have suffered, for instance from a loss of power.
+                // The rest of an earlier run may be damaged, for instance by a loss of power.
                 on(Event::StartOver { path: job.path });
                 arriving.clear()?;
             }
@@ -111,7 +111,7 @@ impl<'a> Arriving<'a> {
         })
     }
 
-    /// Hashes what an earlier run left.
+    /// Hashes the bytes of an earlier run.
     fn hash_what_is_there(&mut self, client: &Client, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let length = self.file.metadata().map_err(Error::io("examine", self.path))?.len();
         if length > self.size {
@@ -126,7 +126,7 @@ impl<'a> Arriving<'a> {
         Ok(())
     }
 
-    /// Forgets everything.
+    /// Discards everything.
     fn clear(&mut self) -> Result<()> {
         self.file
             .set_len(0)
@@ -138,7 +138,7 @@ impl<'a> Arriving<'a> {
         Ok(())
     }
 
-    /// One request for the rest. Success means that the length is right.
+    /// Requests the rest once. Success means that the length is right.
     fn fetch(&mut self, client: &Client, job: &Job<'_>, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         if self.have == self.size && self.size > 0 {
             return Ok(());
@@ -147,7 +147,7 @@ impl<'a> Arriving<'a> {
         self.agree(&answer)?;
         match answer.status {
             206 => self.check_range(&answer)?,
-            // The server ignores ranges, or has less than is here already; in both cases from the beginning.
+            // The server ignores ranges, or has fewer bytes than the partial file; in both cases start over.
             200 => self.clear()?,
             _ if self.have > 0 => {
                 self.clear()?;
@@ -206,7 +206,7 @@ impl<'a> Arriving<'a> {
         Ok(())
     }
 
-    /// What the endpoint says about the file must be what it listed.
+    /// Checks that the endpoint's statement about the file matches the listing.
     fn agree(&mut self, answer: &Answer) -> Result<()> {
         let linked = &answer.linked;
         if let Some(size) = linked.size.filter(|size| *size != self.size) {
@@ -219,7 +219,7 @@ impl<'a> Arriving<'a> {
                 let (wanted, found) = (self.wanted.to_string(), sha256.to_string());
                 Err(Error::new("", ErrorKind::Checksum { wanted, found }))
             }
-            // The listing knew only git's pointer to a file in large-file storage.
+            // The listing only knew git's pointer to a file in large-file storage.
             Digest::GitBlob(_) => {
                 self.wanted = sha256;
                 Ok(())

@@ -1,4 +1,4 @@
-//! The one error type of this crate: what went wrong, with which model, file or setting, and what to do next.
+//! Error type of this crate: the kind of the failure, the model, file or setting concerned, and a hint.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::short_names::ShortName;
 
-/// An error that names the model, file or setting it is about.
+/// Error with the model, file or setting that it is about.
 ///
 /// ```
 /// let error = "hf:tiny".parse::<leyden_hub::Reference>().unwrap_err();
@@ -20,216 +20,216 @@ pub struct Error {
     at: Box<str>,
 }
 
-/// What went wrong.
+/// Kind of an [`Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Text that should name a model on the hub does not.
+    /// Text is not the name of a model on the hub.
     #[error("not a reference to a model on the hub: {0}")]
     Reference(&'static str),
-    /// Text that should become the name of a model cannot.
+    /// Text cannot become the name of a model.
     #[error("this cannot be a model's name: {0}")]
     Name(&'static str),
-    /// An environment variable has a value that cannot be meant.
+    /// Environment variable has an invalid value.
     #[error("{0}")]
     Setting(String),
-    /// The network is needed and was forbidden.
+    /// Network is needed but not allowed.
     #[error("not in the store, and the network may not be used")]
     Offline,
-    /// The hub does not know who asks: 401.
+    /// Hub requires authentication: 401.
     #[error(
         "the hub has no such model, or shows it to its owners only (401; {}){}",
         if *.token { "the token is not accepted" } else { "no token was sent" },
         Said(.said)
     )]
     Unauthorized {
-        /// Whether a token was sent.
+        /// True if a token was sent.
         token: bool,
-        /// The hub's own words, if any.
+        /// Message of the hub, if any.
         said: Option<String>,
     },
-    /// The hub knows who asks and refuses: 403, or a gated repository.
+    /// Hub denies access to this account: 403, or a gated repository.
     #[error("the hub refuses access (403){}", Said(.said))]
     Forbidden {
-        /// Whether a token was sent.
+        /// True if a token was sent.
         token: bool,
-        /// The hub's own words, if any.
+        /// Message of the hub, if any.
         said: Option<String>,
     },
     /// Repository, revision or file does not exist: 404.
     #[error("{what} on the hub (404)")]
     NotFound {
-        /// What does not exist.
+        /// Part of the reference that does not exist.
         what: Missing,
-        /// Whether a token was sent.
+        /// True if a token was sent.
         token: bool,
     },
     /// Too many requests: 429.
     #[error("too many requests, the hub says (429){}", Wait(*.wait))]
     RateLimited {
-        /// How long to wait, if the hub says so.
+        /// Time to wait, if the hub says so.
         wait: Option<Duration>,
     },
-    /// The server failed or answered with a status that has no meaning here.
+    /// Server failed or answered with an unexpected status.
     #[error("{} answered with status {status}{}", Shown(.host), Said(.said))]
     Status {
-        /// The status.
+        /// Status code.
         status: u16,
         /// Host that answered.
         host: String,
-        /// Its own words, if any.
+        /// Message of the host, if any.
         said: Option<String>,
     },
-    /// No connection, or it broke.
+    /// Connection failed or broke.
     #[error("connection to {}: {}", Shown(.host), Shown(.why))]
     Connection {
-        /// The other side.
+        /// Host.
         host: String,
-        /// What happened.
+        /// Reason.
         why: String,
     },
-    /// There is no way to the other side: no network, or no such host.
+    /// Host is unreachable: no network, or no such host.
     #[error("cannot reach {}: {}", Shown(.host), Shown(.why))]
     Unreachable {
-        /// The other side.
+        /// Host.
         host: String,
-        /// The reason.
+        /// Reason.
         why: String,
     },
-    /// The other side was silent for too long.
+    /// Host did not answer in time.
     #[error("{}: no {what} in time", Shown(.host))]
     Timeout {
-        /// The other side.
+        /// Host.
         host: String,
-        /// What was waited for.
+        /// Part of the response that was awaited.
         what: &'static str,
     },
-    /// The connection could not be made secure.
+    /// Connection could not be encrypted.
     #[error("no secure connection to {}: {}", Shown(.host), Shown(.why))]
     Tls {
-        /// The other side.
+        /// Host.
         host: String,
-        /// What happened.
+        /// Reason.
         why: String,
     },
     /// This processor lacks instructions that encrypted connections need.
     #[error("encrypted connections need processor features missing here: {}", .0.join(", "))]
     Processor(Vec<&'static str>),
-    /// No certificate authority is known, so no server can be believed.
+    /// No certificate authority is known, so no server can be verified.
     #[error("this system has no certificates of authorities to check servers with{}", Shown(.0))]
     NoRootCertificates(String),
-    /// A redirect that is not followed.
+    /// Redirect is not allowed.
     #[error("redirected to {}: {why}", Shown(.to))]
     Redirect {
-        /// Where it leads.
+        /// Target of the redirect.
         to: String,
-        /// Why not.
+        /// Reason.
         why: &'static str,
     },
-    /// The hub's answer is not what its interface promises.
+    /// Hub's response does not follow its interface.
     #[error("the hub's answer makes no sense: {}", Shown(.0))]
     Protocol(String),
-    /// An answer is larger than anything sensible.
+    /// Response is too large.
     #[error("the hub's answer is longer than {limit} bytes")]
     TooLarge {
-        /// The most that is read.
+        /// Maximum number of bytes read.
         limit: u64,
     },
-    /// A name that must not become a path.
+    /// Name must not become a path.
     #[error("the name `{}` is not accepted: {why}", Shown(.name))]
     UnsafeName {
-        /// The name.
+        /// Name.
         name: String,
-        /// What is wrong with it.
+        /// Reason.
         why: &'static str,
     },
     /// Several files fit.
     #[error("several models fit:{}", Candidates(.candidates))]
     Ambiguous {
-        /// What fits, as it can be written after the colon, and its size.
+        /// Candidates, as they can be written after the colon, and their sizes in bytes.
         candidates: Vec<(String, u64)>,
     },
     /// No file fits.
     #[error("no such file in this repository; it has:{}", Candidates(.candidates))]
     NoMatch {
-        /// What there is.
+        /// Files of the repository, and their sizes in bytes.
         candidates: Vec<(String, u64)>,
     },
-    /// The repository has nothing that leyden could run.
+    /// Repository has no model that leyden can run.
     #[error("{0}")]
     NoModel(String),
-    /// The hub states no checksum, so what arrives could not be checked.
+    /// Hub states no checksum, so the content could not be verified.
     #[error("the hub states no checksum for this file")]
     NoChecksum,
-    /// A file has the wrong length.
+    /// File has the wrong length.
     #[error("wrong length: the hub lists {wanted} bytes, the server has {found}")]
     Length {
-        /// What the hub lists.
+        /// Length listed by the hub.
         wanted: u64,
-        /// What there is.
+        /// Actual length.
         found: u64,
     },
-    /// A file has the wrong content.
+    /// File has the wrong content.
     #[error("wrong content: the hub lists checksum {wanted}, the file has {found}")]
     Checksum {
-        /// What the hub lists.
+        /// Checksum listed by the hub.
         wanted: String,
-        /// What arrived.
+        /// Actual checksum.
         found: String,
     },
-    /// The disk has no room.
+    /// Disk has too little space.
     #[error("not enough space: {needed} bytes are to come, {free} are free")]
     DiskSpace {
-        /// Bytes that are still to come.
+        /// Number of bytes still to download.
         needed: u64,
-        /// Bytes that are free.
+        /// Number of free bytes.
         free: u64,
     },
-    /// The operating system refused.
+    /// File operation failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was being done, for example `create`.
+        /// Operation, for example `create`.
         action: &'static str,
-        /// Its reason.
+        /// Reason.
         source: io::Error,
     },
-    /// A record of the store cannot be understood.
+    /// Record of the store is malformed.
     #[error("the store's record is damaged: {}", Shown(.0))]
     Record(String),
     /// Another process or thread changes the repository's folder.
     #[error("a download of this repository is at work")]
     Busy,
-    /// The user stopped it; what has arrived is kept.
+    /// Stopped by the user; downloaded data is kept.
     #[error("stopped")]
     Stopped,
     /// Neither a file nor a model in the store.
     #[error("{}", if *.path_too { "no such file, and no such model in the store" } else { "no such model in the store" })]
     NoSuchModel {
-        /// Whether the name could also have been a path.
+        /// True if the name could also have been a path.
         path_too: bool,
     },
     /// A reference to the hub whose model is not in the store.
     #[error("not in the store")]
     NotPulled,
-    /// A model in the store lacks files, or they have the wrong length.
+    /// Model in the store lacks files, or they have the wrong length.
     #[error("{0}")]
     Damaged(String),
 }
 
-/// What the hub does not have.
+/// Part of a reference that the hub does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// The repository.
+    /// Repository.
     Repository,
-    /// The branch, tag or commit.
+    /// Branch, tag or commit.
     Revision,
-    /// The file.
+    /// File.
     File,
     /// One of these; the hub does not say which.
     Unknown,
 }
 
-/// The result of this crate's functions.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -237,13 +237,13 @@ impl Error {
         Self { kind: Box::new(kind), at: at.into().into_boxed_str() }
     }
 
-    /// For `map_err` on file operations.
+    /// Returns a conversion for `map_err` on file operations.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let at: PathBuf = path.to_owned();
         move |source| Self::new(at.display().to_string(), ErrorKind::Io { action, source })
     }
 
-    /// Says what the error is about, unless that is said already.
+    /// Sets the model, file or setting that the error is about, unless it is set already.
     pub(crate) fn or_at(mut self, at: &str) -> Self {
         if self.at.is_empty() {
             self.at = at.into();
@@ -251,25 +251,25 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// The model, file or setting that it is about.
+    /// Returns the model, file or setting that the error is about.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.at
     }
 
-    /// Whether the command itself makes no sense, as opposed to something failing.
+    /// Returns true if the command itself is wrong, as opposed to an operation that failed.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(*self.kind, ErrorKind::Reference(_) | ErrorKind::Name(_) | ErrorKind::Setting(_))
     }
 
-    /// Whether trying again soon may help.
+    /// Returns true if a retry may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         match &*self.kind {
             ErrorKind::Connection { .. }
@@ -281,12 +281,12 @@ impl Error {
         }
     }
 
-    /// `true` if there is no way to the other side, which waiting does not change soon.
+    /// Returns true if the host is unreachable, which waiting does not change soon.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(&*self.kind, ErrorKind::Unreachable { .. })
     }
 
-    /// What to do next.
+    /// Returns a hint about what to do next.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match &*self.kind {
@@ -377,8 +377,8 @@ impl Display for Error {
     }
 }
 
-/// Text from outside, made safe for a terminal and a log line: control and direction-changing characters are
-/// escaped and long text is cut.
+/// Text from outside, made safe for a terminal and a log line: control and bidirectional characters are escaped and
+/// long text is cut.
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 impl Display for Shown<'_> {
@@ -395,7 +395,7 @@ impl Display for Shown<'_> {
     }
 }
 
-/// A server's own words in quotation marks.
+/// Message of a server in quotation marks.
 struct Said<'a>(&'a Option<String>);
 
 impl Display for Said<'_> {
@@ -407,7 +407,7 @@ impl Display for Said<'_> {
     }
 }
 
-/// How long the hub asks to wait.
+/// Time that the hub asks to wait.
 struct Wait(Option<Duration>);
 
 impl Display for Wait {
@@ -430,7 +430,7 @@ impl Display for Missing {
     }
 }
 
-/// One line for each of the first few.
+/// List with one line for each of the first few candidates.
 struct Candidates<'a>(&'a [(String, u64)]);
 
 impl Display for Candidates<'_> {

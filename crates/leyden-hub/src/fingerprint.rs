@@ -1,10 +1,10 @@
-//! [`sha256_of_files`]: the SHA-256 of a model that no record of the store knows, computed once and kept.
+//! [`sha256_of_files`]: the SHA-256 of a model without a record in the store, computed once and cached.
 //!
 //! ```text
 //! digests/DEVICE-INODE    size and times of a file, and its SHA-256
 //! ```
 //!
-//! A file that was written to has another time of change, which no program sets, and is hashed again.
+//! A modified file has another change time (ctime), which programs cannot set, and is hashed again.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -18,15 +18,15 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::store::Store;
 
-/// Most bytes of an entry.
+/// Maximum size of an entry in bytes.
 const LONGEST: u64 = 1024;
 
-/// The SHA-256 of a model's files in 64 hexadecimal digits: of one file that of its content, of several that of the lines
-/// `SHA256  NAME` in the order of their names. Each file is hashed once, and the result is kept in `store`; where there is
-/// none, or it cannot be written, it is computed at every call.
+/// Returns the SHA-256 of a model's files in 64 hexadecimal digits: for one file that of its content, for several that
+/// of the lines `SHA256  NAME` in the order of their names. Each file is hashed once and the result cached in `store`;
+/// without a store, or if it cannot be written, it is computed at every call.
 ///
 /// # Errors
-/// A file cannot be read.
+/// If a file cannot be read.
 pub fn sha256_of_files(files: &[PathBuf], store: Option<&Store>) -> Result<String> {
     let mut all = Vec::new();
     for path in files {
@@ -36,13 +36,13 @@ pub fn sha256_of_files(files: &[PathBuf], store: Option<&Store>) -> Result<Strin
     Ok(digest::of_files(all))
 }
 
-/// The SHA-256 of bytes in 64 hexadecimal digits.
+/// Returns the SHA-256 of bytes in 64 hexadecimal digits.
 #[must_use]
 pub fn sha256_of_bytes(bytes: &[u8]) -> String {
     names::hex(&Sha256::digest(bytes))
 }
 
-/// The SHA-256 of one file, from what is kept where that is of this file.
+/// Returns the SHA-256 of one file, from the cache if the file is unchanged.
 pub(crate) fn sha256_of_file(path: &Path, store: Option<&Store>) -> Result<String> {
     let mut file = File::open(path).map_err(Error::io("open", path))?;
     let metadata = file.metadata().map_err(Error::io("examine", path))?;
@@ -55,7 +55,7 @@ pub(crate) fn sha256_of_file(path: &Path, store: Option<&Store>) -> Result<Strin
     digest::of_file(&mut file, path, &mut hasher, &mut |_| Ok(()))?;
     let digest = hasher.finish().sha256;
     if let (Some(store), Some(kept)) = (store, kept) {
-        // A store that cannot be written costs the next start a reading of the file, and nothing else.
+        // If the store cannot be written, the file is hashed again at the next start.
         let _ = keep(store, &kept, &format!("{state} {digest}\n"));
     }
     Ok(digest)
@@ -69,7 +69,7 @@ fn state(m: &Metadata) -> String {
     format!("{} {}.{:09} {}.{:09}", m.size(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec())
 }
 
-/// What is kept of a file, if it is of the file in this state.
+/// Reads the cached digest, if the file still has this state.
 fn read(path: &Path, state: &str) -> Option<String> {
     if fs::metadata(path).ok()?.len() > LONGEST {
         return None;

@@ -1,6 +1,6 @@
-//! Every environment variable that this crate reads, one line each.
+//! Environment variables that this crate reads, one line each.
 //!
-//! Those that may hold secrets, tokens and the addresses of proxies, are not in [`KNOBS`], so that a program that
+//! Variables that may hold secrets (tokens and the addresses of proxies) are not in [`KNOBS`], so that a program that
 //! shows settings does not show them.
 
 use std::fs::File;
@@ -10,46 +10,46 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Proxies;
 
-/// A setting read from the environment.
+/// Setting read from the environment.
 #[derive(Debug)]
 pub struct Knob {
-    /// The variable.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What it does and its values.
+    /// Effect and values of the variable.
     pub help: &'static str,
 }
 
 impl Knob {
-    /// The value, if set and not empty.
+    /// Returns the value, if set and not empty.
     #[must_use]
     pub fn get(&self) -> Option<String> {
         text(self.name)
     }
 }
 
-/// Where models are kept.
+/// Folder of the models.
 pub const MODELS: Knob = Knob {
     name: "LEYDEN_MODELS",
     help: "folder of pulled models; by default leyden/models in the user's data folder",
 };
 
-/// Forbids the network.
+/// Switch that forbids network access.
 pub const OFFLINE: Knob =
     Knob { name: "LEYDEN_OFFLINE", help: "1: `leyden pull` takes from the store and opens no connection" };
 
-/// Forbids the network, as the hub's own tools understand it.
+/// Switch of the hub's own tools that forbids network access.
 pub const HUB_OFFLINE: Knob = Knob { name: "HF_HUB_OFFLINE", help: "1: the same as LEYDEN_OFFLINE=1" };
 
-/// The hub's address.
+/// Address of the hub.
 pub const ENDPOINT: Knob = Knob {
     name: "HF_ENDPOINT",
     help: "address of the hub or of a mirror; by default https://huggingface.co",
 };
 
-/// All that can be shown.
+/// Settings that may be shown.
 pub static KNOBS: &[Knob] = &[MODELS, OFFLINE, HUB_OFFLINE, ENDPOINT];
 
-/// Longest token and longest line of a token file.
+/// Maximum length of a token, and of a line of a token file.
 const LONGEST_TOKEN: u64 = 4096;
 
 fn text(name: &str) -> Option<String> {
@@ -60,7 +60,7 @@ fn folder(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// The store's folder.
+/// Returns the store's folder.
 pub(crate) fn models_folder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(MODELS.name).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));
@@ -73,7 +73,7 @@ pub(crate) fn models_folder() -> Result<PathBuf> {
     Ok(data.ok_or_else(nowhere)?.join("leyden/models"))
 }
 
-/// Whether the network is forbidden.
+/// Returns true if network access is forbidden.
 pub(crate) fn offline() -> Result<bool> {
     Ok(switch(&OFFLINE)? || switch(&HUB_OFFLINE)?)
 }
@@ -92,7 +92,7 @@ fn parse_switch(value: &str) -> Option<bool> {
     }
 }
 
-/// The access token and where it was found: the environment, else the file that the hub's own tools write.
+/// Returns the access token and its source: the environment, else the token file of the hub's own tools.
 pub(crate) fn token() -> Result<Option<(String, String)>> {
     for name in ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"] {
         if let Some(value) = text(name) {
@@ -117,7 +117,7 @@ fn token_file(path: &Path) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The proxies that the environment names. `HTTP_PROXY` in capitals is not read: a web server sets it from a request's
+/// Reads the proxies from the environment. `HTTP_PROXY` in capitals is not read: a web server sets it from a request
 /// header.
 pub(crate) fn proxies() -> Proxies {
     let first = |names: &[&str]| names.iter().find_map(|name| text(name));

@@ -1,11 +1,11 @@
-//! Models from the hub: a blocking client, a store on the disk, and what a command's MODEL means.
+//! Models from the hub: a blocking client, a store on the disk, and the resolution of a command's MODEL argument.
 //!
-//! [`pull`] is the only function here that opens a connection. It lists a repository at one commit, chooses the
-//! files of one model, and brings each into the [`Store`] with its length and checksum verified, resuming what an
-//! earlier pull left. [`locate`] and everything else look at the disk alone.
+//! [`pull`] is the only function here that opens a connection. It lists a repository at one commit, chooses the files
+//! of one model, and downloads each into the [`Store`] with its length and checksum verified, resuming an earlier pull.
+//! [`locate`] and all other functions only read the disk.
 //!
-//! What the hub says is not trusted: names pass a list of allowed characters before they become paths, answers are
-//! bounded in length and time, and the token is sent to the configured address and nowhere else.
+//! The hub is not trusted: names are checked against a list of allowed characters before they become paths, responses
+//! are bounded in length and time, and the token is sent to the configured address only.
 //!
 //! ```no_run
 //! use leyden_hub::{Client, Options, Store, pull};

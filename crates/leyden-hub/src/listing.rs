@@ -1,4 +1,4 @@
-//! [`Listing`]: what the hub has in a repository at one commit.
+//! [`Listing`]: the files of a repository on the hub at one commit.
 
 use serde::Deserialize;
 
@@ -8,18 +8,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::names;
 use crate::reference::Reference;
 
-/// Longest listing that is read. The largest repositories have some ten thousand files of 300 bytes each.
+/// Maximum size of a listing in bytes. The largest repositories have some ten thousand files of 300 bytes each.
 const LONGEST: u64 = 32 << 20;
 
-/// The files of a repository at one commit. Their names are as the hub wrote them, and not yet safe.
+/// Files of a repository at one commit. Their names are unchecked text of the hub.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// 40 hexadecimal digits. Files are fetched at this commit, so that they belong together even if the branch moves.
+    /// Commit id, 40 hexadecimal digits. Files are fetched at this commit, so that they belong together even if the
+    /// branch moves.
     pub(crate) commit: String,
     pub(crate) files: Vec<Listed>,
 }
 
-/// One file.
+/// File of a listing.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
     pub(crate) path: String,
@@ -49,7 +50,7 @@ struct Lfs {
     size: Option<u64>,
 }
 
-/// Asks the hub.
+/// Requests the listing of a repository from the hub.
 pub(crate) fn fetch(client: &Client, reference: &Reference) -> Result<Listing> {
     let revision = names::percent_encoded(reference.revision(), false);
     let path = format!("/api/models/{}/revision/{revision}?blobs=true", reference.repo());
@@ -66,7 +67,7 @@ fn parse(bytes: &[u8]) -> Result<Listing> {
         let lfs = sibling.lfs.as_ref();
         let digest = match lfs.and_then(|lfs| lfs.sha256.as_deref()) {
             Some(sha256) => Digest::sha256(sha256),
-            // Of a file in LFS, git knows a pointer only.
+            // For a file in large-file storage git only has a pointer.
             None => sibling.blob_id.as_deref().filter(|_| lfs.is_none()).and_then(Digest::git_blob),
         };
         let size = lfs.and_then(|lfs| lfs.size).or(sibling.size);

@@ -1,13 +1,13 @@
 //! Names from outside that become parts of paths and addresses.
 //!
-//! Everything that is joined to the store's folder passes through here, whether a user, the hub or a record in the
-//! store wrote it. A short list of characters is allowed; nothing is repaired, since two repaired names could meet.
+//! Everything that is joined to the store's folder is checked here, whether a user, the hub or a record in the store
+//! wrote it. A short list of characters is allowed; nothing is repaired, because two repaired names could be equal.
 
-/// Longest name of an organisation or a repository; the hub's own bound.
+/// Maximum length of the name of an organisation or a repository; the hub's own limit.
 const LONGEST_PART: usize = 96;
-/// Longest component of a file's path; file systems end at 255 bytes.
+/// Maximum length of a path component; file systems end at 255 bytes.
 const LONGEST_COMPONENT: usize = 200;
-/// Deepest folder of a file in a repository.
+/// Maximum depth of a file's folder in a repository.
 const DEEPEST: usize = 8;
 
 /// Checks the name of an organisation or a repository.
@@ -69,23 +69,23 @@ pub(crate) fn check_revision(revision: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether this is a full commit id, which the store uses as the name of a folder.
+/// Returns true if the text is a full commit id, which the store uses as the name of a folder.
 pub(crate) fn is_commit(text: &str) -> bool {
     is_hex(text, 20)
 }
 
-/// Whether this is `bytes` bytes in lower-case hexadecimal digits.
+/// Returns true if the text is `bytes` bytes in lower-case hexadecimal digits.
 pub(crate) fn is_hex(text: &str, bytes: usize) -> bool {
     text.len() == 2 * bytes && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
     bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
 
-/// A path or revision for an address; `/` is kept only where `keep_slash` says so.
+/// Percent-encodes a path or revision for an address; `/` is kept if `keep_slash` is true.
 pub(crate) fn percent_encoded(text: &str, keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for &byte in text.as_bytes() {

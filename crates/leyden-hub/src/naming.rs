@@ -1,12 +1,12 @@
-//! Names of stored models: the models that a text means, and the name that lists show.
+//! Names of stored models: resolution of names, and the names that lists show.
 
 use crate::reference::{Reference, SCHEME, behind_scheme};
 use crate::select;
 use crate::short_names::ShortName;
 use crate::store::Model;
 
-/// The models out of `models` that a text means: a full name, any shorter form of it, a reference with its scheme, or a
-/// [`ShortName`]. Several are returned where the text fits several equally well; none where it fits none.
+/// Returns the models out of `models` that `text` names: by a full name, any shorter form of it, a reference with its
+/// scheme, or a [`ShortName`]. Several if the text fits several equally well; none if it fits none.
 ///
 /// The forms are those of [`Store::find`](crate::Store::find). Nothing is read from the disk.
 #[must_use]
@@ -18,15 +18,15 @@ pub fn meant<'a>(models: &'a [Model], text: &str) -> Vec<&'a Model> {
     }
 }
 
-/// A reference as the store writes it.
+/// Formats a reference as the store writes it.
 pub(crate) fn without_scheme(reference: &Reference) -> String {
     let text = reference.to_string();
     text.strip_prefix(SCHEME).map(str::to_owned).unwrap_or(text)
 }
 
 impl Model {
-    /// The shortest usual name that means this model alone out of `all`: a short name, with a quantisation behind a dash
-    /// where it is not the usual one, `ORG/REPO:QUANTISATION`, `ORG/REPO`, or else the full name.
+    /// Returns the shortest usual name that is unique among `all`: a short name, with a dash and the quantisation if
+    /// that is not the default, `ORG/REPO:QUANTISATION`, `ORG/REPO`, or else the full name.
     #[must_use]
     pub fn short_name(&self, all: &[Model]) -> String {
         let file = self.name.split_once(':').map_or("", |(_, file)| file);
@@ -47,8 +47,8 @@ impl Model {
         candidates.into_iter().find(is_alone).unwrap_or_else(|| self.name.clone())
     }
 
-    /// The SHA-256 of the model in 64 hexadecimal digits: that of its file, or of several files that of the lines
-    /// `SHA256  PATH` in the order of their paths, as `sha256sum` prints them.
+    /// Returns the SHA-256 of the model in 64 hexadecimal digits: that of its only file, or that of the lines `SHA256
+    /// PATH` of its files in the order of their paths, as `sha256sum` prints them.
     #[must_use]
     pub fn digest(&self) -> String {
         let files = self.files.iter().map(|file| (file.path.clone(), file.sha256.clone()));
@@ -56,7 +56,7 @@ impl Model {
     }
 }
 
-/// The models that a name without a scheme means, by the strictest rule that any of them satisfies.
+/// Returns the models that a name without a scheme fits, by the strictest rule that any of them satisfies.
 pub(crate) fn fitting<'a>(models: &'a [Model], name: &str) -> Vec<&'a Model> {
     let exact: Vec<_> = models.iter().filter(|model| model.name == name).collect();
     if !exact.is_empty() {
@@ -79,7 +79,7 @@ pub(crate) fn fitting<'a>(models: &'a [Model], name: &str) -> Vec<&'a Model> {
     });
     let Some(wanted) = reference.file() else { return of_repo.collect() };
     let of_repo: Vec<&Model> = of_repo.collect();
-    // The path of the main file in the repository, which stands at the end of the name.
+    // Path of the main file in the repository, at the end of the name.
     let main = |model: &'a Model| model.name.split_once(':').map_or("", |(_, file)| file);
     let known: Vec<(&str, Vec<&str>)> = of_repo
         .iter()

@@ -1,4 +1,4 @@
-//! [`Options`]: which hub is asked, as whom, and with how much patience.
+//! [`Options`]: the hub's address, the access token, proxies, timeouts and retries.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::knobs;
 use leyden_tls::Authorities;
 
-/// The hub's own address.
+/// Address of the public hub.
 pub const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
-/// How a [`Client`](crate::Client) reaches the hub. [`Options::from_env`] reads what the environment says.
+/// Options of a [`Client`](crate::Client). [`Options::from_env`] reads them from the environment.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The hub's address; a path in it is kept in front of every request.
+    /// Address of the hub; a path in it is prepended to every request.
     pub endpoint: String,
-    /// Proves who asks; sent to the endpoint alone.
+    /// Access token; sent to the endpoint alone.
     pub token: Option<Token>,
-    /// Opens no connection.
+    /// True if no connection may be opened.
     pub offline: bool,
-    /// Proxies on the way.
+    /// Proxies to use.
     pub proxies: Proxies,
-    /// Who vouches for servers.
+    /// Trusted certificate authorities.
     pub authorities: Authorities,
-    /// How long to wait.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// How often to try.
+    /// Retries.
     pub retries: Retries,
 }
 
 impl Default for Options {
-    /// The public hub, without token and proxies.
+    /// Returns the options of the public hub, without token and proxies.
     fn default() -> Self {
         Self {
             endpoint: DEFAULT_ENDPOINT.to_owned(),
@@ -45,10 +45,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the environment asks for; see [`knobs`].
+    /// Reads the options from the environment; see [`knobs`].
     ///
     /// # Errors
-    /// A variable has a value that cannot be meant, or the hub's token file cannot be read.
+    /// If a variable has an invalid value, or the hub's token file cannot be read.
     pub fn from_env() -> Result<Self> {
         let token = match knobs::token()? {
             Some((text, source)) => Some(Token::new(&text).map_err(|error| error.or_at(&source))?),
@@ -64,15 +64,15 @@ impl Options {
     }
 }
 
-/// An access token. It is never shown.
+/// Access token. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A token, with blanks around it removed.
+    /// Returns a token, with surrounding blanks removed.
     ///
     /// # Errors
-    /// It is empty or holds characters that cannot be sent.
+    /// If it is empty or holds characters that cannot be sent.
     pub fn new(text: &str) -> Result<Self> {
         let text = text.trim();
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -93,38 +93,39 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Proxies between here and the hub, as addresses such as `http://user:password@proxy.example:3128`.
+/// Proxies to the hub, as addresses such as `http://user:password@proxy.example:3128`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
-    /// For `https` addresses.
+    /// Proxy of `https` addresses.
     pub https: Option<String>,
-    /// For `http` addresses.
+    /// Proxy of `http` addresses.
     pub http: Option<String>,
-    /// Hosts and domains that are reached directly, separated by commas; `*` is all of them.
+    /// Hosts and domains that are reached directly, separated by commas; `*` means all.
     pub direct: String,
 }
 
 impl fmt::Debug for Proxies {
-    /// Says which there are: their addresses may hold passwords.
+    /// Shows which proxies are set, but not their addresses, which may hold passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Proxies(https: {}, http: {})", self.https.is_some(), self.http.is_some())
     }
 }
 
-/// How long to wait for what.
+/// Timeouts of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// For a connection, name resolution and encryption included.
+    /// Limit for a connection, name resolution and encryption included.
     pub connect: Duration,
-    /// For the head of an answer.
+    /// Limit for the headers of a response.
     pub response: Duration,
-    /// Between two pieces of an answer; also the time in which a download must bring [`SLOWEST`] bytes a second.
+    /// Limit between two pieces of a response; also the time in which a download must receive [`SLOWEST`] bytes per
+    /// second.
     pub stall: Duration,
-    /// For the whole of an answer that is not a file.
+    /// Limit for a whole response that is not a file.
     pub answer: Duration,
 }
 
-/// A download slower than this, in bytes per second, is taken for dead.
+/// Bytes per second below which a download counts as stalled.
 pub const SLOWEST: u64 = 100;
 
 impl Default for Timeouts {
@@ -138,18 +139,18 @@ impl Default for Timeouts {
     }
 }
 
-/// How often to try again what may pass by itself: broken connections, silence, overload.
+/// Retries after temporary failures: broken connections, timeouts, overload.
 #[derive(Debug, Clone, Copy)]
 pub struct Retries {
-    /// Attempts that bring nothing before giving up. A download that brought [`PROGRESS`] bytes starts counting anew.
+    /// Maximum number of attempts without progress. A download that received [`PROGRESS`] bytes starts counting anew.
     pub attempts: u32,
-    /// The wait before the second attempt; it doubles from then on.
+    /// Wait before the second attempt; doubles from then on.
     pub first_wait: Duration,
-    /// The longest wait. If the hub asks for more, that is an error.
+    /// Longest wait. A longer wait requested by the hub is an error.
     pub longest_wait: Duration,
 }
 
-/// So many bytes are progress.
+/// Number of bytes that count as progress.
 pub const PROGRESS: u64 = 1 << 20;
 
 impl Default for Retries {

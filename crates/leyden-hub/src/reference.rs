@@ -1,4 +1,4 @@
-//! [`Reference`]: how a user names a model on the hub, and how the store names it.
+//! [`Reference`]: the name of a model on the hub, as users and the store write it.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::names;
 use crate::short_names::ShortName;
 
-/// What a reference begins with.
+/// Scheme of a reference.
 pub const SCHEME: &str = "hf:";
 
-/// What it may begin with besides: how Ollama and browsers write it.
+/// Other accepted beginnings of a reference, as Ollama and browsers write them.
 const OTHER_SCHEMES: [&str; 4] = ["hf.co/", "huggingface.co/", "https://hf.co/", "https://huggingface.co/"];
 
-/// The branch that is taken where none is named.
+/// Default branch.
 pub(crate) const MAIN: &str = "main";
 
-/// A repository on the hub.
+/// Repository on the hub.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Repo {
     organisation: String,
@@ -24,20 +24,20 @@ pub struct Repo {
 }
 
 impl Repo {
-    /// A repository, if both parts are names that the hub allows.
+    /// Returns a repository, if the hub allows both names.
     pub(crate) fn new(organisation: &str, name: &str) -> std::result::Result<Self, &'static str> {
         names::check_part(organisation)?;
         names::check_part(name)?;
         Ok(Self { organisation: organisation.to_owned(), name: name.to_owned() })
     }
 
-    /// The account that owns it.
+    /// Returns the account that owns it.
     #[must_use]
     pub fn organisation(&self) -> &str {
         &self.organisation
     }
 
-    /// Its name there.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -50,10 +50,10 @@ impl Display for Repo {
     }
 }
 
-/// `hf:ORG/REPO[@REVISION][:FILE]`; `hf.co/` and `huggingface.co/` may stand for `hf:`.
+/// Reference `hf:ORG/REPO[@REVISION][:FILE]` to a model; `hf.co/` and `huggingface.co/` may replace `hf:`.
 ///
-/// FILE is the path of a GGUF file in the repository (any part of a split one), its name, or the name of a
-/// quantisation such as `Q4_K_M`; `safetensors` or `pytorch` means the repository's checkpoint.
+/// FILE is the path of a GGUF file in the repository (any part of a split one), its name, or the name of a quantisation
+/// such as `Q4_K_M`; `safetensors` or `pytorch` means the repository's checkpoint.
 ///
 /// ```
 /// let reference: leyden_hub::Reference = "hf:org/model-GGUF@v2:Q4_K_M".parse()?;
@@ -70,17 +70,17 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Whether the text claims to be a reference, well-formed or not.
+    /// Returns true if the text begins like a reference, well-formed or not.
     #[must_use]
     pub fn is_one(text: &str) -> bool {
         behind_scheme(text).is_some()
     }
 
-    /// Reads what a user names a model of the hub by: a reference, `ORG/REPO[:FILE]`, or a
+    /// Parses a user's name of a model on the hub: a reference, `ORG/REPO[:FILE]`, or a
     /// [`ShortName`](crate::ShortName).
     ///
     /// # Errors
-    /// It is none of these.
+    /// If it is none of these.
     ///
     /// ```
     /// use leyden_hub::Reference;
@@ -96,7 +96,7 @@ impl Reference {
             .map_err(|why| Error::new(text, ErrorKind::Reference(why)))
     }
 
-    /// Reads `ORG/REPO[@REVISION][:FILE]`, without the scheme.
+    /// Parses `ORG/REPO[@REVISION][:FILE]`, without the scheme.
     pub(crate) fn without_scheme(text: &str) -> std::result::Result<Self, &'static str> {
         let (repo, file) = match text.split_once(':') {
             Some((_, "")) => return Err("nothing follows the colon"),
@@ -121,10 +121,10 @@ impl Reference {
         Ok(Self { repo: Repo::new(organisation, name)?, revision, file: file.map(str::to_owned) })
     }
 
-    /// The same model at another revision.
+    /// Returns the same model at another revision.
     ///
     /// # Errors
-    /// The reference names another one already, or `revision` cannot be one.
+    /// If the reference names another revision already, or `revision` is malformed.
     pub fn with_revision(mut self, revision: &str) -> Result<Self> {
         if self.revision.as_deref().is_some_and(|named| named != revision) {
             let why = "it names a revision, and --revision names another";
@@ -136,37 +136,37 @@ impl Reference {
         Ok(self)
     }
 
-    /// Another file of the same repository.
+    /// Returns another file of the same repository.
     pub(crate) fn with_file(mut self, file: &str) -> Self {
         self.file = Some(file.to_owned());
         self
     }
 
-    /// The repository.
+    /// Returns the repository.
     #[must_use]
     pub fn repo(&self) -> &Repo {
         &self.repo
     }
 
-    /// The branch, tag or commit; `main` if none is named.
+    /// Returns the branch, tag or commit; `main` if none is named.
     #[must_use]
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or(MAIN)
     }
 
-    /// The revision, if one is named.
+    /// Returns the revision, if one is named.
     pub(crate) fn named_revision(&self) -> Option<&str> {
         self.revision.as_deref()
     }
 
-    /// What follows the colon.
+    /// Returns the part after the colon.
     #[must_use]
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
 }
 
-/// What follows the scheme, if the text begins with one.
+/// Returns the part after the scheme, if the text begins with one.
 pub(crate) fn behind_scheme(text: &str) -> Option<&str> {
     [SCHEME].into_iter().chain(OTHER_SCHEMES).find_map(|scheme| text.strip_prefix(scheme))
 }

@@ -1,36 +1,36 @@
-//! [`ShortName`]: `qwen3`, `gemma3:270m` and the like. The table is `short_names.txt`, one model a line.
+//! [`ShortName`]: `qwen3`, `gemma3:270m` and the like, from the table `short_names.txt`, one model per line.
 
 use crate::reference::Reference;
 use crate::select;
 
-/// The table.
+/// Table of short names.
 const TABLE: &str = include_str!("short_names.txt");
 
-/// The commands that encoders are for.
+/// Commands for encoders.
 const COMMANDS: [&str; 4] = ["embed", "rerank", "classify", "extract"];
 
-/// Names further from what was typed than this are no suggestion.
+/// Minimum similarity of a suggestion to the typed text.
 const NEAR: f64 = 0.84;
 
-/// A short name and the model on the hub that it means.
+/// Short name and the model on the hub that it stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShortName {
-    /// All its names, the one to show first.
+    /// All its names, the preferred one first.
     pub names: Vec<&'static str>,
-    /// The model.
+    /// Model.
     pub reference: Reference,
-    /// The size of the download in bytes, rounded.
+    /// Rounded size of the download in bytes.
     pub bytes: u64,
-    /// The value of `general.architecture`.
+    /// Value of `general.architecture`.
     pub architecture: &'static str,
-    /// Bytes that the keys and values of one token take in F16, where no layer forgets them.
+    /// Bytes of the keys and values of one token in F16, without sliding windows.
     pub kv_bytes: Option<u64>,
-    /// The command that it is for: `run`, or of encoders `embed`, `rerank`, `classify` or `extract`.
+    /// Command that the model is for: `run`, or for encoders `embed`, `rerank`, `classify` or `extract`.
     pub command: &'static str,
 }
 
 impl ShortName {
-    /// Every short name.
+    /// Returns all short names.
     ///
     /// ```
     /// let all = leyden_hub::ShortName::all();
@@ -41,8 +41,8 @@ impl ShortName {
         TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect()
     }
 
-    /// The model that a short name means: in any case, with `:latest` as Ollama writes it, or with a quantisation
-    /// behind a dash (`qwen3:8b-q8_0`).
+    /// Finds a short name: in any case, with `:latest` as in Ollama, or with a dash and a quantisation
+    /// (`qwen3:8b-q8_0`).
     ///
     /// ```
     /// let short = leyden_hub::ShortName::find("Qwen3:8b-q8_0").unwrap();
@@ -64,7 +64,7 @@ impl ShortName {
         })
     }
 
-    /// The short name most like what was typed, if any is like it.
+    /// Returns the short name most similar to the typed text, if any is similar enough.
     #[must_use]
     pub fn near(typed: &str) -> Option<&'static str> {
         let typed = typed.to_ascii_lowercase();
@@ -88,7 +88,7 @@ fn row(line: &'static str) -> Option<ShortName> {
     let last = cells.next();
     let command = last.and_then(|cell| COMMANDS.into_iter().find(|command| cell == *command));
     let kv_bytes = match last.filter(|_| command.is_none()) {
-        // A key and a value for each.
+        // One key and one value each.
         Some(sizes) => Some(4 * sizes.split('x').map(|n| n.parse::<u64>().ok()).product::<Option<u64>>()?),
         None => None,
     };
@@ -128,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(ShortName::find(typed).unwrap().reference.to_string(), wanted, "{typed}");
         }
-        // Usual names of Ollama's library, and of encoders.
+        // Common names of Ollama's library, and of encoders.
         for typed in [
             "gemma4",
             "qwen3.5",

@@ -1,4 +1,4 @@
-//! The settings of encrypted connections: their cryptography and the certificate authorities.
+//! TLS settings: the cryptography and the certificate authorities.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The settings of encrypted connections.
+/// Returns the TLS settings.
 pub(crate) fn config(authorities: &Authorities) -> Result<TlsConfig> {
     let provider = leyden_tls::provider().map_err(|missing| Error::new("", ErrorKind::Processor(missing)))?;
     let roots = match authorities {
