@@ -1,4 +1,4 @@
-//! Connections that break, stall, lead astray or end on demand.
+//! Connections that break, stall, redirect wrongly or are stopped by the user.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ fn a_later_pull_resumes_what_an_earlier_one_left() {
 fn what_an_earlier_pull_left_may_be_damaged() {
     let model = content(900_000, 1);
     let hub = Hub::start(&Repository::new(&[("m.gguf", &model)]));
-    // The last is what a pull leaves that ends after the last byte and before the file gets its name.
+    // The last case is a pull that ended after the last byte and before the file was renamed.
     for left in [vec![0; 500_000], vec![0; 900_000], vec![0; 900_001], model.clone()] {
         let (shelf, options) = (Shelf::new(), options(&hub.api.url()));
         shelf.pull(&options, "hf:org/repo").unwrap();
@@ -96,7 +96,7 @@ fn a_server_without_ranges_is_asked_for_everything() {
     let shelf = Shelf::new();
     let pulled = shelf.pull(&options(&hub.api.url()), "hf:org/repo").unwrap();
     assert_eq!((pulled.downloaded, fs::read(pulled.model.path).unwrap()), (3_500_000, model.clone()));
-    // One that always breaks at the same place makes no progress, however much it sends.
+    // A server that always breaks at the same place makes no progress, however much it sends.
     let hub = Hub::spoilt(&Repository::new(&[("m.gguf", &model)]), move |request, reply| {
         if !is_file(request) {
             return reply;
@@ -163,7 +163,7 @@ fn silence_ends() {
 #[test]
 fn redirects_are_followed_with_sense() {
     let repository = Repository::new(&[("m.gguf", b"x")]);
-    // Endless, without aim, to other schemes, with a password.
+    // Redirects in a cycle, without a target, to other schemes, and with a password.
     for (to, wanted) in [
         ("/again", "too many redirects"),
         ("file:///etc/passwd", "it is not a URL"),
@@ -191,7 +191,7 @@ fn redirects_are_followed_with_sense() {
     let _ = Shelf::new().pull(&options(&hub.url()), "hf:org/repo");
     assert_eq!(hub.seen()[1].header("authorization"), Some("Bearer hf_secret"));
 
-    // From the endpoint to another host and back: what left once does not get the token again.
+    // From the endpoint to another host and back: the token is not sent again.
     let back = Arc::new(Mutex::new(String::new()));
     let to = Arc::clone(&back);
     let elsewhere = Server::start(move |_| Reply::redirect(&to.lock().unwrap()));
@@ -230,7 +230,7 @@ fn a_stop_ends_it_and_the_next_pull_resumes() {
     let stopper = client.stopper();
     let started = Instant::now();
     let error = pull(&client, &shelf.store(), &"hf:org/repo".parse().unwrap(), &mut |event| {
-        // All that comes has come: the next read blocks, until the other thread cuts the connection.
+        // All sent bytes have been read: the next read blocks until the other thread closes the connection.
         if matches!(event, Event::At { bytes: 1_000_000 }) {
             let stopper = stopper.clone();
             thread::spawn(move || {

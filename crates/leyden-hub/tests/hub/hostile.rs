@@ -1,4 +1,4 @@
-//! Hubs that lie: names, lengths, contents, listings.
+//! Hubs with wrong names, lengths, contents and listings.
 
 use std::fs;
 
@@ -50,7 +50,8 @@ fn names_that_lead_elsewhere_are_refused() {
         assert_eq!(shelf.files(), Vec::<String>::new(), "{name:?}");
     }
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-    // A part of a model or a companion of a checkpoint is no better; a name that is not chosen does no harm.
+    // Parts of a model and companions of a checkpoint are checked too; the name of a file that is not chosen is
+    // harmless.
     let hub = Hub::start(&Repository::new(&[
         ("m-00001-of-00002.gguf", b"a"),
         ("m-00002-of-00002.gguf", b"b"),
@@ -87,7 +88,7 @@ fn listings_are_bounded_and_checked() {
         assert!(message.contains(wanted), "{wanted}: {message}");
         assert!(message.len() < 600, "{wanted}: {}", message.len());
     }
-    // Lengths whose sum would overflow, or that no disk has.
+    // Lengths whose sum would overflow, or that exceed every disk.
     for size in [u64::MAX, 1 << 60] {
         let file = |name: &str| json!({ "rfilename": name, "size": size, "lfs": { "sha256": "ab".repeat(32), "size": size } });
         let files = [file("m-00001-of-00002.gguf"), file("m-00002-of-00002.gguf")];
@@ -130,7 +131,7 @@ fn wrong_lengths_leave_nothing() {
         assert_eq!(shelf.files(), Vec::<String>::new(), "{name}");
         assert_eq!(hub.fetched().len(), 1, "{name}");
     }
-    // Ends early without saying how long it is: like a connection that breaks, and tried again.
+    // Ends early without a stated length: treated as a broken connection, and retried.
     let hub = Hub::spoilt(&repository, |request, reply| {
         if is_file(request) {
             Reply { length: None, cut: Some(reply.body.len().min(1000)), ..reply }

@@ -1,4 +1,4 @@
-//! Pulling from a hub on the loopback interface: as it should be, over bad connections, and from hubs that lie.
+//! Pulls from a hub on the loopback interface: correct ones, over bad connections, and from misbehaving hubs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ use std::time::Duration;
 use leyden_hub::{Client, Error, Event, Options, Pulled, Retries, Store, Timeouts, Token, pull};
 use tempfile::TempDir;
 
-/// Options that lose no time. The waits for an answer are long enough for a busy machine.
+/// Returns options with short waits. The timeouts of a response are long enough for a busy machine.
 pub(crate) fn options(endpoint: &str) -> Options {
     Options {
         endpoint: endpoint.to_owned(),
@@ -37,7 +37,7 @@ pub(crate) fn options(endpoint: &str) -> Options {
     }
 }
 
-/// A store in a temporary folder.
+/// Store in a temporary folder.
 pub(crate) struct Shelf {
     folder: TempDir,
 }
@@ -59,7 +59,7 @@ impl Shelf {
         self.pull_noting(options, reference).0
     }
 
-    /// Pulls, and writes down what was told.
+    /// Pulls and records the events.
     pub(crate) fn pull_noting(
         &self,
         options: &Options,
@@ -74,7 +74,7 @@ impl Shelf {
         (result, notes)
     }
 
-    /// The message and hint of a pull that must fail, and leave no model.
+    /// Returns the message and hint of a pull that must fail and leave no model.
     #[track_caller]
     pub(crate) fn refused(&self, options: &Options, reference: &str) -> (String, String) {
         let error = self.pull(options, reference).unwrap_err();
@@ -83,7 +83,7 @@ impl Shelf {
         (error.to_string(), error.hint().unwrap_or_default())
     }
 
-    /// Every file below the folder, as sorted relative paths, without locks.
+    /// Returns all files below the folder, as sorted relative paths, without locks.
     pub(crate) fn files(&self) -> Vec<String> {
         fn walk(folder: &Path, root: &Path, found: &mut Vec<String>) {
             for entry in std::fs::read_dir(folder).unwrap() {
@@ -103,7 +103,7 @@ impl Shelf {
     }
 }
 
-/// Bytes without pattern, so that a shift or a repetition shows.
+/// Returns bytes without a pattern, so that a shift or a repetition is detected.
 pub(crate) fn content(n: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! Pulls from a hub that behaves.
+//! Pulls from a correct hub.
 
 use std::fs;
 use std::path::Path;
@@ -51,12 +51,12 @@ fn a_file_comes_and_is_found_by_every_name() {
         assert!(resolve(Path::new(name), &shelf.store()).is_err(), "{name}");
     }
 
-    // Again: everything is there, and it is checked rather than believed.
+    // Again: all files exist, and are verified rather than trusted.
     let (again, notes) = shelf.pull_noting(&options, "hf:org/repo:Q4_K_M");
     assert_eq!((again.unwrap().downloaded, hub.fetched().len()), (0, 1));
     assert!(notes.iter().any(|note| note.starts_with("Check")), "{notes:?}");
 
-    // Another of the same repository does not disturb it, and makes the short names ambiguous.
+    // Another model of the same repository does not disturb it, and makes the short names ambiguous.
     shelf.pull(&options, "hf:org/repo:Tiny-Q8_0.gguf").unwrap();
     let error = resolve(Path::new("org/repo"), &shelf.store()).unwrap_err().to_string();
     assert!(
@@ -107,7 +107,7 @@ fn parts_come_together_and_the_first_is_opened() {
     for name in ["org/repo", "m", "org/repo:m-00003-of-00003.gguf", "org/repo:m"] {
         assert_eq!(resolve(Path::new(name), &shelf.store()).unwrap(), model.path, "{name}");
     }
-    // One part gone is a damaged model, said before it is used, and mended by a pull of that part alone.
+    // A missing part is reported as a damaged model before it is used, and repaired by a pull of that part alone.
     fs::remove_file(folder.join("m-00002-of-00003.gguf")).unwrap();
     let error = resolve(Path::new("org/repo"), &shelf.store()).unwrap_err();
     assert_eq!(error.hint().unwrap(), "leyden pull hf:org/repo:Q4_0/m-00001-of-00003.gguf");
@@ -180,9 +180,9 @@ fn revisions_live_side_by_side() {
     assert_eq!(model.name, "org/repo@refs/pr/1:m.gguf");
     assert!(hub.api.seen().iter().any(|request| request.path.contains("/revision/refs%2Fpr%2F1?")));
     assert_eq!(resolve(Path::new("hf:org/repo@refs/pr/1"), &shelf.store()).unwrap(), model.path);
-    // The full name of the one at `main` is a name of its own.
+    // The full name of the model at `main` is unambiguous.
     assert!(resolve(Path::new("hf:org/repo:m.gguf"), &shelf.store()).is_ok());
-    // They share their file, which goes with the last of them.
+    // They share their file, which is removed with the last of them.
     assert_eq!(shelf.store().remove("org/repo:m.gguf").unwrap().bytes, 0);
     assert_eq!(shelf.store().remove("org/repo").unwrap().bytes, 100);
     assert_eq!(shelf.files(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Hubs that say no, and what a user reads then.
+//! Refusals of hubs, and the resulting messages.
 
 use std::time::Instant;
 
@@ -84,7 +84,7 @@ fn every_refusal_has_its_message_and_hint() {
         assert!(said.starts_with("hf:org/repo: ") && said.contains(message), "{status}: {said}");
         assert!(hinted.contains(hint), "{status}: {hinted}");
         assert!(!said.contains('\u{1b}') && !said.contains("hf_secret"));
-        // What may pass is tried three times, anything else once.
+        // Temporary failures are tried three times, others once.
         let tries = match status {
             500 | 503 => 3,
             429 if !said.contains("300") => 3,

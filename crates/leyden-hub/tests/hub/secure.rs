@@ -35,7 +35,7 @@ fn encrypted(stream: TcpStream, serve: &mut dyn FnMut(&mut dyn ReadWrite)) {
     serve(&mut StreamOwned::new(ServerConnection::new(config()).unwrap(), stream));
 }
 
-/// A hub behind encryption, with everything on one host.
+/// Hub over TLS, with everything on one host.
 fn secure_hub(repository: &Repository, large: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
     let listing = repository.listing().to_string();
     Server::start_with(
@@ -65,7 +65,7 @@ fn an_encrypted_pull_works_with_the_right_authority_only() {
     let pulled = shelf.pull(&secure(&server), "hf:org/repo").unwrap();
     assert_eq!(std::fs::read(pulled.model.path).unwrap(), model);
 
-    // The system does not know this authority; by address instead of name it is another server.
+    // The system does not trust this authority; with an address instead of a name it is another server.
     let shelf = Shelf::new();
     let mut unknown = secure(&server);
     unknown.authorities = Authorities::File(certificate("server.pem"));
@@ -90,10 +90,10 @@ fn a_redirect_may_not_leave_encryption() {
     assert!(hub.cdn.seen().is_empty());
 }
 
-/// Where a tunnel leads, and the credentials that came with the request for it.
+/// Target of a tunnel, and the credentials in its request.
 type Tunnel = (String, Option<String>);
 
-/// A proxy that opens tunnels to anywhere, and remembers where and with which credentials.
+/// Proxy that opens tunnels to any host, and records the targets and credentials.
 fn proxy() -> (String, Arc<Mutex<Vec<Tunnel>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

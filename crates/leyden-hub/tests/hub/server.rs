@@ -1,4 +1,4 @@
-//! A hub on the loopback interface: the interface that leyden uses of it, and every way in which it can misbehave.
+//! Hub on the loopback interface: the part of its interface that leyden uses, and every kind of misbehaviour.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use serde_json::json;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// A request as the server saw it.
+/// Request received by the server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Request {
     pub(crate) path: String,
@@ -24,27 +24,27 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The first byte that is asked for.
+    /// First byte of the requested range.
     pub(crate) fn range(&self) -> Option<usize> {
         self.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
     }
 }
 
-/// An answer, well-behaved unless told otherwise.
+/// Response, correct unless changed.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// What `Content-Length` says; `None` leaves it out, and the end of the connection ends the body.
+    /// Value of `Content-Length`; `None` leaves it out, and the end of the connection ends the body.
     pub(crate) length: Option<usize>,
-    /// The connection breaks after so many bytes of the body.
+    /// Number of bytes of the body after which the connection breaks.
     pub(crate) cut: Option<usize>,
-    /// Silence after so many bytes of the body.
+    /// Number of bytes of the body after which the server stalls.
     pub(crate) stall: Option<(usize, Duration)>,
-    /// Silence before the first byte.
+    /// Stall before the first byte.
     pub(crate) silence: Duration,
-    /// The body again and again, until the client has enough.
+    /// True if the body is repeated until the client closes the connection.
     pub(crate) endless: bool,
     /// Time between single bytes of the body.
     pub(crate) dribble: Option<Duration>,
@@ -76,7 +76,7 @@ impl Reply {
         Self::new(302, "moved").with("Location", to)
     }
 
-    /// A file, or what is asked of it.
+    /// Returns a file, or the requested range of it.
     pub(crate) fn file(content: &[u8], request: &Request) -> Self {
         match request.range() {
             Some(first) if first < content.len() => Self::new(206, &content[first..])
@@ -123,12 +123,12 @@ impl Reply {
     }
 }
 
-/// Turns a connection into one that HTTP can be spoken on.
+/// Function that prepares a connection for HTTP, for example by a TLS handshake.
 type Speak = fn(TcpStream, &mut dyn FnMut(&mut dyn ReadWrite));
 
 type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A server that remembers what it was asked. It ends with the value.
+/// Server that records its requests. It ends when dropped.
 pub(crate) struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Request>>>,
@@ -140,7 +140,7 @@ impl Server {
         Self::start_with(handler, plain)
     }
 
-    /// A server that does something with each connection before it speaks HTTP on it.
+    /// Starts a server that processes each connection before it uses HTTP.
     pub(crate) fn start_with(
         handler: impl Fn(&Request) -> Reply + Send + Sync + 'static,
         speak: Speak,
@@ -172,7 +172,7 @@ impl Server {
         self.address.port()
     }
 
-    /// Everything that it was asked so far.
+    /// Returns all requests so far.
     pub(crate) fn seen(&self) -> Vec<Request> {
         self.seen.lock().unwrap().clone()
     }
@@ -181,7 +181,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -199,7 +199,7 @@ fn serve(stream: &mut dyn ReadWrite, seen: &Mutex<Vec<Request>>, handler: &Handl
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream) {
         seen.lock().unwrap().push(request.clone());
-        // The client may have gone, and often should.
+        // The client may have closed the connection, and often does.
         if !handler(&request).send(stream.get_mut()).unwrap_or(false) {
             return;
         }
@@ -218,7 +218,7 @@ pub(crate) fn read_request(stream: &mut impl BufRead) -> Option<Request> {
     }
 }
 
-/// A repository: its files by path. Those with weights are in large-file storage.
+/// Repository: its files by path. Those with weights are in large-file storage.
 #[derive(Debug, Clone)]
 pub(crate) struct Repository {
     pub(crate) commit: String,
@@ -235,7 +235,7 @@ impl Repository {
         path.ends_with(".gguf") || path.ends_with(".safetensors")
     }
 
-    /// What the hub answers to `/api/models/ORG/REPO/revision/REV?blobs=true`.
+    /// Returns the response to `/api/models/ORG/REPO/revision/REV?blobs=true`.
     pub(crate) fn listing(&self) -> serde_json::Value {
         let file = |(path, content): (&String, &Vec<u8>)| {
             let git = hex(&Sha1::new_with_prefix(format!("blob {}\0", content.len()))
@@ -260,8 +260,8 @@ pub(crate) fn sha256(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
 }
 
-/// A hub with one repository, `org/repo`, and the host of its large files. `spoil` may change every answer: it gets
-/// the request, which it can tell by its path, and the right answer.
+/// Hub with one repository, `org/repo`, and the host of its large files. `spoil` may change every response: it gets the
+/// request, recognised by its path, and the correct response.
 pub(crate) struct Hub {
     pub(crate) api: Server,
     pub(crate) cdn: Server,
@@ -291,7 +291,7 @@ impl Hub {
         Self { api, cdn }
     }
 
-    /// Requests to the host of large files, by path, with their ranges.
+    /// Returns the requests to the host of large files, by path, with their ranges.
     pub(crate) fn fetched(&self) -> Vec<(String, Option<usize>)> {
         let short = |path: &str| path.trim_start_matches("/cdn/").split('?').next().unwrap().to_owned();
         self.cdn.seen().iter().map(|request| (short(&request.path), request.range())).collect()

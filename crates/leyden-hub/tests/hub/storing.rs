@@ -1,4 +1,4 @@
-//! What the store does over time: new commits, removal, damage.
+//! Changes of the store over time: new commits, removal, damage.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn a_new_commit_replaces_the_model_and_reuses_what_is_the_same() {
     second.commit = "fedcba9876543210fedcba9876543210fedcba98".to_owned();
     let shelf = Shelf::new();
     let before = shelf.pull(&options(&Hub::start(&first).api.url()), "hf:org/repo").unwrap().model;
-    // Whoever uses the old one keeps it.
+    // Users of the old commit keep it.
     let open = fs::File::open(before.path.join("model.safetensors")).unwrap();
     let hub = Hub::start(&second);
     let after = shelf.pull(&options(&hub.api.url()), "hf:org/repo").unwrap();
@@ -33,11 +33,11 @@ fn a_damaged_file_is_found_and_replaced() {
     let hub = Hub::start(&Repository::new(&[("m.gguf", &model)]));
     let (shelf, mut options) = (Shelf::new(), options(&hub.api.url()));
     let path = shelf.pull(&options, "hf:org/repo").unwrap().model.path;
-    // Zeros of the right length, which a look at the folder cannot tell.
+    // Zeros of the right length, which a look at the folder does not detect.
     fs::write(&path, vec![0; 100_000]).unwrap();
     assert_eq!(shelf.pull(&options, "hf:org/repo").unwrap().downloaded, 100_000);
     assert_eq!(fs::read(&path).unwrap(), model);
-    // A wrong length shows at once.
+    // A wrong length is detected at once.
     fs::write(&path, b"").unwrap();
     let error = resolve(Path::new("org/repo"), &shelf.store()).unwrap_err();
     assert!(error.to_string().contains("m.gguf has 0 bytes instead of 100000"), "{error}");
@@ -70,7 +70,7 @@ fn a_damaged_record_hides_nothing_else_and_is_made_anew() {
         assert_eq!((contents.models.len(), contents.problems.len()), (1, 1), "{bad}");
         let error = resolve(Path::new("org/repo"), &shelf.store()).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Record(_)), "{error}");
-        // What was downloaded is found again by its checksum.
+        // Downloaded files are found again by their checksums.
         assert_eq!(shelf.pull(&options, "hf:org/repo").unwrap().downloaded, 0);
         assert!(resolve(Path::new("org/repo"), &shelf.store()).is_ok());
     }
