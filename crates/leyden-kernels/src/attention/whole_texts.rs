@@ -371,7 +371,7 @@ mod tests {
             for tier in Tier::available() {
                 assert!(run(tier, 2) == want, "{lengths:?} on {}", tier.level());
             }
-            // What is left once queries, keys and values are rounded: weights are, 64 of them to 127 levels.
+            // Only the error of weights remains after rounding queries, keys and values: 64 weights share 127 levels.
             let rounded = |x: &[f32]| -> Vec<f64> {
                 let max = x.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
                 let of = |x: &f32| f64::from((x * (127.0 / max)).round_ties_even()) * f64::from(max / 127.0);

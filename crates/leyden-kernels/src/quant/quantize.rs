@@ -351,8 +351,8 @@ fn fill_block128<I: Simd>(isa: I, columns: &[&[f32]], out: &mut PackedASlice<'_>
             let (first, last) = (&s16[2 * i], &s16[2 * i + 1]);
             row(&mut out.sums[(b * 4 + i) * c..][..c], |column| pair(first[column], last[column]));
             if lanes {
-                // Of the first 16 quantised values of each two blocks of 32, or of the last 16; then of the first half
-                // of these, and of the last.
+                // Sums of the first 16 quantised values of both blocks, or of the last 16; then of the first half of
+                // these, and of the last half.
                 let one = 4 * (i / 2) + i % 2;
                 let (all, first) = ([&s16[one], &s16[one + 2]], [&s8[one], &s8[one + 2]]);
                 let acc_init = &mut out.acc_init[(b * 4 + i) * 3 * c..][..3 * c];

@@ -16,7 +16,7 @@ pub(crate) const fn i16_limit<F: Superblock>(acc_init: bool) -> (i32, usize) {
     (i16::MAX as i32 / quants, if F::PARTS == 2 { 0 } else { 2 } + if signed { 0 } else { 1 })
 }
 
-/// No norm is computed when a panel is unpacked.
+/// Absence of a norm: unpacking a panel computes none.
 pub(crate) const NO_NORMS: u8 = 0;
 
 /// Norm per 128 values: the sum of squares of one block's quantised values.
