@@ -47,8 +47,8 @@ impl Model {
         candidates.into_iter().find(is_alone).unwrap_or_else(|| self.name.clone())
     }
 
-    /// Returns the SHA-256 of the model in 64 hexadecimal digits: that of its only file, or that of the lines `SHA256
-    /// PATH` of its files in the order of their paths, as `sha256sum` prints them.
+    /// Returns the SHA-256 of the model in 64 hexadecimal digits: that of its only file, or that of the lines
+    /// `SHA256  PATH` of its files in the order of their paths, as `sha256sum` prints them.
     #[must_use]
     pub fn digest(&self) -> String {
         let files = self.files.iter().map(|file| (file.path.clone(), file.sha256.clone()));

@@ -2,8 +2,8 @@
 //!
 //! A block holds 64 tokens of one layer. Keys are `[head][4 groups][head_dim][16 tokens]`, so that each vector lane
 //! holds one token and scores need no horizontal sums; quantised keys are panels of Q8_0 weights, with 16 tokens as the
-//! 16 rows, and queries are quantised to the activation format of such weights. Values are `[head][64
-//! tokens][head_dim]`; `q8_values.rs` describes quantised ones.
+//! 16 rows, and queries are quantised to the activation format of such weights. Values are
+//! `[head][64 tokens][head_dim]`; `q8_values.rs` describes quantised ones.
 //!
 //! The result is defined tile by tile, a tile being the block at a fixed position: scores, their maximum, the
 //! exponentials and the weighted values are computed within the tile, and tiles are merged in order of position. A row

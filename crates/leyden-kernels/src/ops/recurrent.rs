@@ -28,9 +28,9 @@ pub const MAX_TAPS: usize = 16;
 /// Number of channels per task.
 const CHANNELS: usize = 64;
 
-/// Computes a causal convolution over the tokens of each channel: each row of `x` becomes `bias + sum(weights[j] * x[t
-/// - taps + 1 + j])`. `states` hold the `taps - 1` rows before each sequence's next token, `stride` values apart per
-/// sequence. `weights` are `[taps][width]`.
+/// Computes a causal convolution over the tokens of each channel: each row of `x` becomes
+/// `bias + sum(weights[j] * x[t - taps + 1 + j])`. `states` hold the `taps - 1` rows before each sequence's next token,
+/// `stride` values apart per sequence. `weights` are `[taps][width]`.
 ///
 /// # Panics
 /// If lengths do not fit, or there are more taps than [`MAX_TAPS`].

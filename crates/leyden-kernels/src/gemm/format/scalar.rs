@@ -9,8 +9,8 @@ use crate::types::PANEL_ROWS;
 
 /// Computes a tile of a Block32 format: a block of 32 values has a scale `d` and perhaps a minimum `m`.
 ///
-/// `factors(b, r)` returns (d, m) of block b of row r, and `value(b, i, r)` its i-th value as an integer. With `s =
-/// sum(value * a)`: `u = fma(m, sum(a), s * d)`, then `y = fma(u, da, y)`.
+/// `factors(b, r)` returns (d, m) of block b of row r, and `value(b, i, r)` its i-th value as an integer. With
+/// `s = sum(value * a)`: `u = fma(m, sum(a), s * d)`, then `y = fma(u, da, y)`.
 pub(super) fn block32(
     k: usize,
     tile: &Tile<'_>,
@@ -49,8 +49,8 @@ pub(super) trait SuperPanel {
     fn value(&self, sb: usize, i: usize, r: usize) -> i32;
 }
 
-/// Computes a tile of a superblock format. Per half of 128 values, with `S = sum(scale * sum(value * a))` and `M =
-/// sum(min * sum(a))` over its blocks: `u = fma(-M, dmin, S * d)`, then `y = fma(u, da, y)`.
+/// Computes a tile of a superblock format. Per half of 128 values, with `S = sum(scale * sum(value * a))` and
+/// `M = sum(min * sum(a))` over its blocks: `u = fma(-M, dmin, S * d)`, then `y = fma(u, da, y)`.
 pub(super) fn superblocks<P: SuperPanel>(
     panel: &P,
     k: usize,

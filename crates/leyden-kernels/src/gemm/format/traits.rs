@@ -100,8 +100,8 @@ pub(crate) trait Superblock: QuantFormat {
     /// Returns the bytes of a panel of depth `k`.
     fn panel_bytes(k: usize) -> Option<usize>;
 
-    /// Reads the factors of the `sb`-th 256 values of a panel. Unless they are read elsewhere, also the scales of `8 *
-    /// PARTS` blocks, and with [`MINIMUM`](Superblock::MINIMUM) as many minima.
+    /// Reads the factors of the `sb`-th 256 values of a panel. Unless they are read elsewhere, also the scales of
+    /// `8 * PARTS` blocks, and with [`MINIMUM`](Superblock::MINIMUM) as many minima.
     ///
     /// # Safety
     /// `panel` points at a whole panel of depth `k`, and `sb < k / 256`.

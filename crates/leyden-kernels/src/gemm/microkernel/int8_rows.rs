@@ -18,8 +18,8 @@ use crate::quant::token_rows::Tokens;
 use crate::types::PANEL_ROWS;
 
 /// Number of rows of a group, the unit in which a matrix is packed: four panels, so that a token's results are whole,
-/// consecutive cache lines. A group begins with the rows' scales, one float each, followed by the weights, `[depth /
-/// 4][64 rows][4]`.
+/// consecutive cache lines. A group begins with the rows' scales, one float each, followed by the weights,
+/// `[depth / 4][64 rows][4]`.
 pub(crate) const GROUP_ROWS: usize = PANELS * PANEL_ROWS;
 
 /// Bytes of a group's scales.

@@ -2,8 +2,8 @@
 //!
 //! `family_tiles!` makes the packed tiles of every level and number of tokens; GEMV and small batches use them. The
 //! rows below are for many tokens: variant, level, tile (MR tokens x panels), and the minimum number of tiles in a
-//! batch from which panels are unpacked. The first row that the tier supports is used ([`Kernels::gemm`]); `leyden
-//! hwbench` prints it and the reason.
+//! batch from which panels are unpacked. The first row that the tier supports is used ([`Kernels::gemm`]);
+//! `leyden hwbench` prints it and the reason.
 
 pub(crate) mod rows;
 pub(crate) mod tiles;

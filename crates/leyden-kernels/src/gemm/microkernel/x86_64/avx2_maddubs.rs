@@ -36,8 +36,8 @@ const UNIT: usize = 64 * PANEL_ROWS;
 const ACC_INIT: usize = AccInit::Lanes.of_block();
 
 /// Panel of a superblock format. Per 256 values: `[16]` d, `[16]` dmin, for each two blocks of 32 the scales of their
-/// parts as pairs, as many minima if there are any, and then the quantised values of each two blocks, `[2 values of
-/// either][16]`.
+/// parts as pairs, as many minima if there are any, and then the quantised values of each two blocks,
+/// `[2 values of either][16]`.
 pub(crate) struct Lanes<F>(PhantomData<F>);
 
 impl<F: Superblock> Lanes<F> {
