@@ -8,6 +8,7 @@ use crate::context::Cpu;
 use crate::cpu::isa::{Level, Tier};
 use crate::gemm::microkernel::kernels::{GemmKernels, UnpackFn, UnpackKernel};
 use crate::gemm::packed_weights::PackedWeights;
+use crate::gemm::panels::PanelMatrix;
 use crate::memory::scratch::Scratch;
 use crate::prefetch::prefetch_lines;
 use crate::quant::packed_a::{PackedA, Tile};
@@ -26,13 +27,13 @@ const AT_ONCE_OF_MATRICES: usize = 640 << 10;
 const PREFETCH_TILES: usize = 4;
 
 /// Returns the number of panels of a matrix that are multiplied together with each of `tiles` tiles.
-pub(super) fn together(weights: &PackedWeights, tier: Tier, tiles: usize) -> usize {
+pub(super) fn together(weights: PanelMatrix<'_>, tier: Tier, tiles: usize) -> usize {
     weights.kernels.for_tiles(tier, tiles).map_or(1, |(many, _)| many.panels)
 }
 
 /// Panels of one task, unpacked a few at a time and multiplied with all tiles of a group.
 pub(super) struct Panels<'a> {
-    weights: &'a PackedWeights,
+    weights: PanelMatrix<'a>,
     tier: Tier,
     many: Option<&'static GemmKernels>,
     unpack: Option<&'static UnpackKernel>,
@@ -56,7 +57,7 @@ impl<'a> Panels<'a> {
     /// Prepares a task of `panels`, each multiplied with `tiles` tiles; `others` panels lie before the thread's next
     /// task.
     pub(super) fn new(
-        weights: &'a PackedWeights,
+        weights: PanelMatrix<'a>,
         tier: Tier,
         panels: Range<usize>,
         others: usize,
@@ -131,7 +132,7 @@ impl<'a> Panels<'a> {
     fn prefetch_next(&mut self) {
         let some = self.ahead.start..self.ahead.end.min(self.ahead.start + self.at_a_time);
         self.ahead.start = some.end;
-        prefetch_lines(&self.weights.as_bytes()[some]);
+        prefetch_lines(&self.weights.bytes[some]);
     }
 
     /// Returns panels that are multiplied together in unpacked form, and their norms.

@@ -19,9 +19,13 @@ pub struct KernelChoice {
 }
 
 /// Returns the kernel for a matrix and a batch.
+///
+/// # Panics
+/// If the matrix is not in panels.
 #[must_use]
 pub fn kernel_choice(weights: &PackedWeights, input: &PackedA) -> KernelChoice {
     let (tier, tiles) = (input.tier(), input.tiles());
+    let weights = weights.as_panels();
     let widest = (0..tiles).map(|t| input.bounds(t)).map(|(first, end)| end - first).max().unwrap_or(0);
     let min_tiles = weights.kernels.gemm(tier).and_then(|row| Some(row.unpack.as_ref()?.min_tiles));
     let together = together(weights, tier, tiles);

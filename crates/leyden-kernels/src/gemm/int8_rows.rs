@@ -8,13 +8,11 @@ use crate::cpu::isa::Tier;
 use crate::error::Error;
 use crate::gemm::blocking::{check, run_tasks};
 use crate::gemm::epilogue::Write;
-use crate::gemm::format::Format;
 use crate::gemm::microkernel::int8_rows::{
     Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, block_fn, group_bytes,
 };
-use crate::gemm::packed_weights::{Data, PackedWeights};
+use crate::gemm::packed_weights::{Data, Layout, PackedWeights};
 use crate::gemm::product::Product;
-use crate::gemm::registry::Kernels;
 use crate::memory::disjoint::Disjoint;
 use crate::memory::huge::HugeBuf;
 use crate::ops::Activation;
@@ -26,18 +24,6 @@ use leyden_tensor::quant::{INT8_GREATEST, RowLosses, f16_to_f32, int8_row, large
 use leyden_tensor::{DType, TensorView};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// [`Kernels`] entry of [`PackedWeights`] of this kind: the data type of the weight files, and no tiles.
-pub(super) static INT8_ROWS: Kernels = Kernels {
-    format: Format {
-        dtype: DType::Q8_0,
-        act_format: ActFormat::Q8Token(OutlierChannels::LAST),
-        panel_bytes: padded_group_bytes,
-        pack: |_, _, _| unreachable!("rows are quantised as they are packed"),
-    },
-    tiles: |_| &[],
-    rows: &[],
-};
 
 /// Maximum number of values in a row: sums of as many products are below 2^31 in magnitude.
 const MAX_DEPTH: usize = 1 << 17;
@@ -125,24 +111,16 @@ impl PackedWeights {
         if !finite.into_inner() {
             return Ok(None);
         }
-        let (name, kernels) = (tensor.name().to_owned(), &INT8_ROWS);
-        let packed = PackedWeights {
-            kernels,
-            name,
-            count: 1,
-            rows,
-            k,
-            panel_bytes: each,
-            data: Data::Memory(data),
-            outliers: OutlierChannels::LAST,
-        };
+        let layout = Layout::Int8Rows { group_bytes: each, outliers: OutlierChannels::LAST };
+        let (name, dtype) = (tensor.name().to_owned(), DType::Q8_0);
+        let packed = PackedWeights { name, dtype, count: 1, rows, k, data: Data::Memory(data), layout };
         Ok(Some((packed, losses.into_iter().collect())))
     }
 
     /// Returns whether this is a matrix of INT8 rows.
     #[must_use]
     pub fn is_int8_rows(&self) -> bool {
-        matches!(self.act_format(), ActFormat::Q8Token(_))
+        matches!(self.layout, Layout::Int8Rows { .. })
     }
 
     /// Sets the outlier channels of the input, which have a scale of their own, and moves their columns last. Can be
@@ -151,10 +129,12 @@ impl PackedWeights {
     /// # Panics
     /// If the matrix is of another kind, or its outliers are already set.
     pub fn set_outliers(&mut self, outliers: OutlierChannels) {
-        assert!(self.is_int8_rows() && self.outliers == OutlierChannels::LAST, "outliers of INT8 rows");
-        self.outliers = outliers;
-        let Data::Memory(data) = &mut self.data else { return };
-        for group in data.as_mut_slice().chunks_exact_mut(self.panel_bytes) {
+        let Layout::Int8Rows { group_bytes, outliers: OutlierChannels::LAST } = self.layout else {
+            panic!("outliers of INT8 rows");
+        };
+        self.layout = Layout::Int8Rows { group_bytes, outliers };
+        let Data::Memory(data) = &mut self.data else { panic!("INT8 rows in memory") };
+        for group in data.as_mut_slice().chunks_exact_mut(group_bytes) {
             let quants = &mut group[SCALES_BYTES..];
             let at = |place: usize| place / 4 * 4 * GROUP_ROWS + place % 4;
             for (a, b) in outliers.swaps(self.k) {
@@ -192,10 +172,11 @@ impl Product<'_> {
     ) -> (Block<'a>, usize) {
         let bytes = self.weights.as_bytes();
         let (w, first) = (self.weights, groups.start * GROUP_ROWS);
+        let Layout::Int8Rows { group_bytes, .. } = w.layout else { panic!("a matrix of INT8 rows") };
         let block = Block {
-            groups: &bytes[groups.start * w.panel_bytes..groups.end * w.panel_bytes],
-            next: bytes[groups.end * w.panel_bytes..].get(..w.panel_bytes).unwrap_or_default(),
-            group_bytes: w.panel_bytes,
+            groups: &bytes[groups.start * group_bytes..groups.end * group_bytes],
+            next: bytes[groups.end * group_bytes..].get(..group_bytes).unwrap_or_default(),
+            group_bytes,
             skip: 0,
             tokens,
             bias: self.bias.map(|bias| &bias[first..w.rows.min(groups.end * GROUP_ROWS)]),
@@ -222,11 +203,13 @@ pub(super) fn multiply_rows(cpu: &Cpu, input: &PackedA, products: &mut [Product<
     run(cpu, input, products, None);
 }
 
-/// Computes the product of a matrix of INT8 rows and applies an activation function to its results.
-///
-/// # Panics
-/// As [`multiply`](super::multiply); if the matrix is of another kind.
-pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, activation: Activation) {
+/// Computes a product of a matrix of INT8 rows and applies an activation function to its results.
+pub(super) fn multiply_rows_activated(
+    cpu: &Cpu,
+    input: &PackedA,
+    product: Product<'_>,
+    activation: Activation,
+) {
     run(cpu, input, &mut [product], Some(activation));
 }
 

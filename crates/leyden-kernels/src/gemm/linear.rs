@@ -10,29 +10,53 @@ use crate::gemm::blocking::{
     run_tasks, together,
 };
 use crate::gemm::epilogue::Epilogue;
-use crate::gemm::int8_rows::multiply_rows;
-use crate::gemm::packed_weights::PackedWeights;
+use crate::gemm::int8_rows::{multiply_rows, multiply_rows_activated};
+use crate::gemm::packed_weights::Layout;
+use crate::gemm::panels::PanelMatrix;
 use crate::gemm::product::Product;
+use crate::ops::{Activation, activate};
 use crate::quant::packed_a::PackedA;
-use crate::types::{ActFormat, PANEL_ROWS};
+use crate::types::PANEL_ROWS;
 
-/// Computes products that share one batch as a single parallel job.
+/// Computes products that share one batch. Consecutive products with matrices of one layout are a single parallel job.
 ///
 /// # Panics
 /// If a matrix does not fit the batch (activation format or depth), or an output or bias has the wrong length.
 pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
-    if let ActFormat::Q8Token(_) = input.act_format {
-        return multiply_rows(cpu, input, products);
+    for products in products.chunk_by_mut(|a, b| a.weights.is_laid_out_as(b.weights)) {
+        match products[0].weights.layout {
+            Layout::Panels { .. } => multiply_panels(cpu, input, products),
+            Layout::Int8Rows { .. } => multiply_rows(cpu, input, products),
+        }
     }
+}
+
+/// Computes one product and applies an activation function to its results.
+///
+/// # Panics
+/// As [`multiply`].
+pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, activation: Activation) {
+    match product.weights.layout {
+        Layout::Int8Rows { .. } => multiply_rows_activated(cpu, input, product, activation),
+        Layout::Panels { .. } => {
+            let Product { weights, bias, out, write } = product;
+            multiply(cpu, input, &mut [Product { weights, bias, out: &mut *out, write }]);
+            cpu.for_rows(out, weights.rows, |_, row| activate(cpu.tier(), activation, row));
+        }
+    }
+}
+
+/// Computes [`multiply`] for matrices of panels.
+fn multiply_panels(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
     struct Part<'a> {
-        weights: &'a PackedWeights,
+        weights: PanelMatrix<'a>,
         out: Epilogue<'a>,
         first_task: usize,
     }
-    let panels: usize = products.iter().map(|p| p.weights.panels()).sum();
+    let panels: usize = products.iter().map(|p| p.weights.as_panels().panels()).sum();
     let macs: usize = products.iter().map(|p| p.weights.rows * p.weights.k).sum::<usize>() * input.m;
     let together = |w| together(w, input.tier(), input.tiles());
-    let most = products.iter().map(|p| together(p.weights)).max().unwrap_or(1);
+    let most = products.iter().map(|p| together(p.weights.as_panels())).max().unwrap_or(1);
     let chunk = chunk_panels(cpu, panels, most, macs);
     let mut tasks = 0;
     let parts: Vec<Part<'_>> = products
@@ -42,9 +66,10 @@ pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
             assert_eq!(p.out.len(), p.weights.rows * input.m, "output of a product");
             assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
             let first_task = tasks;
-            tasks += p.weights.panels().div_ceil(chunk);
-            let out = Epilogue::new(p.out, p.weights.rows, p.bias, p.write);
-            Part { weights: p.weights, out, first_task }
+            let weights = p.weights.as_panels();
+            tasks += weights.panels().div_ceil(chunk);
+            let out = Epilogue::new(p.out, weights.rows, p.bias, p.write);
+            Part { weights, out, first_task }
         })
         .collect();
     let work = |task: usize| {

@@ -10,6 +10,7 @@ pub(crate) mod microkernel;
 mod moe;
 mod pack_file;
 mod packed_weights;
+mod panels;
 mod product;
 pub(crate) mod registry;
 mod routing;
@@ -22,8 +23,7 @@ mod tests;
 
 pub use choice::{KernelChoice, kernel_choice};
 pub use epilogue::Write;
-pub use int8_rows::multiply_activated;
-pub use linear::multiply;
+pub use linear::{multiply, multiply_activated};
 pub use moe::{ExpertBiases, Experts, MoeScratch, moe};
 pub use pack_file::{CHECKED_BYTES, LAYOUT, PackedFile};
 pub use packed_weights::PackedWeights;

@@ -9,6 +9,7 @@ use crate::context::Cpu;
 use crate::gemm::blocking::{MAX_COLUMNS, TILE, chunk_panels, for_tile_indices, run_tasks};
 use crate::gemm::epilogue::{Epilogue, Write};
 use crate::gemm::packed_weights::PackedWeights;
+use crate::gemm::panels::PanelMatrix;
 use crate::gemm::routing::Routing;
 use crate::gemm::swiglu::swiglu_on;
 use crate::memory::aligned::Aligned;
@@ -120,23 +121,24 @@ pub fn moe(
     };
     values.resize(routing.pairs() * hidden);
     let both = biases.map(|b| [b.gate, b.up]);
-    experts_swiglu(cpu, (activation, both), [(gate, gate_input), (up, up_input)], routing, tiles_of, values);
+    let panels = [(gate.as_panels(), &*gate_input), (up.as_panels(), up_input)];
+    experts_swiglu(cpu, (activation, both), panels, routing, tiles_of, values);
     let row = |pair: usize| &values[pair * hidden..][..hidden];
     hidden_codes.fill_tiles(tier, cpu.pool(), down.act_format(), hidden, tiles.iter().copied(), row);
-    experts_down(cpu, (down, hidden_codes, biases.map(|b| b.down)), routing, tiles_of, out);
+    experts_down(cpu, (down.as_panels(), hidden_codes, biases.map(|b| b.down)), routing, tiles_of, out);
 }
 
 /// Computes `out[pair] = activation(gate x) * (up x)`.
 fn experts_swiglu(
     cpu: &Cpu,
     (activation, biases): (Activation, Option<[&[f32]; 2]>),
-    [(gate, gate_input), (up, up_input)]: [(&PackedWeights, &PackedA); 2],
+    [(gate, gate_input), (up, up_input)]: [(PanelMatrix<'_>, &PackedA); 2],
     routing: &Routing,
     tiles_of: &[Range<usize>],
     out: &mut [f32],
 ) {
-    let (rows, panels, groups) = (gate.rows(), gate.panels(), routing.groups());
-    let macs = 2 * rows * gate.k() * routing.pairs();
+    let (rows, panels, groups) = (gate.rows, gate.panels(), routing.groups());
+    let macs = 2 * rows * gate.k * routing.pairs();
     let chunk = chunk_panels(cpu, 2 * panels * groups.len(), 1, macs);
     let chunks = panels.div_ceil(chunk);
     let out = Epilogue::new(out, rows, None, Write::Set);
@@ -177,13 +179,13 @@ fn experts_swiglu(
 /// Computes `out[token] += weight * down h`, expert after expert.
 fn experts_down(
     cpu: &Cpu,
-    (down, input, bias): (&PackedWeights, &PackedA, Option<&[f32]>),
+    (down, input, bias): (PanelMatrix<'_>, &PackedA, Option<&[f32]>),
     routing: &Routing,
     tiles_of: &[Range<usize>],
     out: &mut [f32],
 ) {
-    let (rows, panels) = (down.rows(), down.panels());
-    let macs = rows * down.k() * routing.pairs();
+    let (rows, panels) = (down.rows, down.panels());
+    let macs = rows * down.k * routing.pairs();
     let chunk = chunk_panels(cpu, panels, 1, macs);
     let out = Disjoint::new(out);
     let task = |task: usize| {

@@ -5,11 +5,11 @@
 
 use crate::context::Cpu;
 use crate::error::Error;
-use crate::gemm::packed_weights::{Data, Extent, PackedWeights, SLICE_BYTES};
+use crate::gemm::packed_weights::{Data, Layout, PackedWeights};
+use crate::gemm::panels::{Extent, SLICE_BYTES};
 use crate::gemm::registry::kernels_of;
 use crate::memory::disjoint::Disjoint;
 use crate::memory::huge::HugeBuf;
-use crate::types::OutlierChannels;
 use leyden_tensor::{FileBytes, TensorView};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
@@ -93,16 +93,8 @@ impl PackedWeights {
         };
         let whole = bad.into_inner() == 0;
         let name = tensor.name().to_owned();
-        Ok(whole.then_some(PackedWeights {
-            kernels,
-            name,
-            count,
-            rows,
-            k,
-            panel_bytes,
-            data,
-            outliers: OutlierChannels::LAST,
-        }))
+        let (layout, dtype) = (Layout::Panels { kernels, panel_bytes }, tensor.dtype());
+        Ok(whole.then_some(PackedWeights { name, dtype, count, rows, k, data, layout }))
     }
 }
 

@@ -1,59 +1,33 @@
-//! Weights packed into panels.
+//! [`PackedWeights`]: a matrix in the layout in which kernels read it.
+//!
+//! Layouts are a closed set. A new one is a variant of [`Layout`], a file with its packing and its product, and one line in each
+//! `match` of this file and of [`multiply`](super::multiply).
 
-use crate::context::Cpu;
-use crate::cpu::isa::Tier;
-use crate::error::Error;
-use crate::gemm::format::Format;
-use crate::gemm::microkernel::kernels::TileFn;
-use crate::gemm::registry::{Kernels, kernels_of};
-use crate::memory::disjoint::Disjoint;
+use crate::gemm::registry::Kernels;
 use crate::memory::huge::HugeBuf;
-use crate::quant::packed_a::Tile;
-use crate::types::{ActFormat, OutlierChannels, PANEL_ROWS};
-use leyden_tensor::{DType, FileBytes, TensorView};
-use std::ops::Range;
+use crate::types::{ActFormat, OutlierChannels};
+use leyden_tensor::{DType, FileBytes};
+use std::mem::discriminant;
 
-/// Bytes of panels packed before the source pages are released: few compared with a model, many compared with the cost
-/// of a parallel job.
-pub(super) const SLICE_BYTES: usize = 16 << 20;
-
-/// Panels of a tensor: the number of matrices, their shape, and the bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
-    pub(super) count: usize,
-    pub(super) rows: usize,
-    pub(super) k: usize,
-    pub(super) panel_bytes: usize,
-    pub(super) bytes: usize,
-}
-
-impl Extent {
-    /// Returns the panels of a tensor `[rows, k]` or `[matrices, rows, k]`; `None` if the size overflows.
-    pub(super) fn of(format: &Format, tensor: &TensorView<'_>) -> Option<Extent> {
-        let (count, rows) = match tensor.shape() {
-            &[count, rows, _] => (count, rows),
-            _ => (1, tensor.rows()),
-        };
-        let k = tensor.cols();
-        let panel_bytes = (format.panel_bytes)(k)?;
-        let bytes = panel_bytes.checked_mul(rows.div_ceil(PANEL_ROWS))?.checked_mul(count)?;
-        Some(Extent { count, rows, k, panel_bytes, bytes })
-    }
-}
-
-/// Weights of one matrix, or of a stack of matrices of one shape, in the order in which kernels read them. Holds the
-/// file's bits, none changed. Every matrix of a stack begins with a panel of its own.
+/// Weights of one matrix, or of a stack of matrices of one shape, in the order in which kernels read them.
 #[derive(Debug)]
 pub struct PackedWeights {
-    pub(super) kernels: &'static Kernels,
     pub(super) name: String,
+    pub(super) dtype: DType,
     pub(super) count: usize,
     pub(super) rows: usize,
     pub(super) k: usize,
-    pub(super) panel_bytes: usize,
     pub(super) data: Data,
-    /// Outlier channels for which the columns of INT8 rows are ordered.
-    pub(super) outliers: OutlierChannels,
+    pub(super) layout: Layout,
+}
+
+/// Layout of packed weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Layout {
+    /// Panels of 16 rows with the file's bits, none changed. Every matrix of a stack begins with a panel of its own.
+    Panels { kernels: &'static Kernels, panel_bytes: usize },
+    /// Groups of rows in 8-bit integers with one scale per row, their columns ordered for these outlier channels.
+    Int8Rows { group_bytes: usize, outliers: OutlierChannels },
 }
 
 /// Storage of packed weights.
@@ -64,65 +38,6 @@ pub(super) enum Data {
 }
 
 impl PackedWeights {
-    /// Packs a tensor of shape `[rows, k]`, or a stack of shape `[matrices, rows, k]`.
-    ///
-    /// # Errors
-    /// If there is no kernel for the tensor's type, no memory for the packed copy, or its size overflows.
-    pub fn pack(cpu: &Cpu, tensor: &TensorView<'_>) -> Result<PackedWeights, Error> {
-        PackedWeights::pack_in_slices(cpu, tensor, &mut |_| {})
-    }
-
-    /// Packs a tensor as [`pack`](Self::pack) does. Calls `packed` with each byte range of the tensor that will not be
-    /// read again, in order, so that a file's pages need not all be in memory beside the packed copy.
-    ///
-    /// # Errors
-    /// If there is no kernel for the tensor's type, no memory for the packed copy, or its size overflows.
-    pub fn pack_in_slices(
-        cpu: &Cpu,
-        tensor: &TensorView<'_>,
-        packed: &mut dyn FnMut(Range<usize>),
-    ) -> Result<PackedWeights, Error> {
-        let kernels = kernels_of(tensor.dtype(), cpu.is_exact())
-            .ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
-        let extent = Extent::of(&kernels.format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
-        let Extent { count, rows, k, panel_bytes, bytes } = extent;
-        let each = rows.div_ceil(PANEL_ROWS);
-        let panels = each * count;
-        // First row of a panel in the tensor.
-        let first_row =
-            |p: usize| if p == panels { rows * count } else { p / each * rows + p % each * PANEL_ROWS };
-        let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
-        cpu.place(&mut data);
-        let out = Disjoint::new(data.as_mut_slice());
-        let pack = |p: usize| {
-            // SAFETY: panels do not overlap, and each task has its own.
-            let panel = unsafe { out.range(p * panel_bytes, panel_bytes) };
-            let mut source: [&[u8]; PANEL_ROWS] = [&[]; PANEL_ROWS];
-            let n = PANEL_ROWS.min(rows - p % each * PANEL_ROWS);
-            for (i, row) in source[..n].iter_mut().enumerate() {
-                *row = tensor.row(first_row(p) + i);
-            }
-            (kernels.format.pack)(&source[..n], k, panel);
-        };
-        let slice = (SLICE_BYTES / panel_bytes.max(1)).max(1);
-        for first in (0..panels).step_by(slice) {
-            let last = panels.min(first + slice);
-            cpu.pool().run(last - first, |p| pack(first + p));
-            packed(first_row(first) * tensor.row_bytes()..first_row(last) * tensor.row_bytes());
-        }
-        let name = tensor.name().to_owned();
-        Ok(PackedWeights {
-            kernels,
-            name,
-            count,
-            rows,
-            k,
-            panel_bytes,
-            data: Data::Memory(data),
-            outliers: OutlierChannels::LAST,
-        })
-    }
-
     /// Returns the tensor's name in the file.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -159,15 +74,15 @@ impl PackedWeights {
     /// Returns the type of the weights in the file.
     #[must_use]
     pub fn dtype(&self) -> DType {
-        self.kernels.format.dtype
+        self.dtype
     }
 
     /// Returns the activation format that the weights are multiplied with.
     #[must_use]
     pub fn act_format(&self) -> ActFormat {
-        match self.kernels.format.act_format {
-            ActFormat::Q8Token(_) => ActFormat::Q8Token(self.outliers),
-            other => other,
+        match self.layout {
+            Layout::Panels { kernels, .. } => kernels.format.act_format,
+            Layout::Int8Rows { outliers, .. } => ActFormat::Q8Token(outliers),
         }
     }
 
@@ -177,47 +92,20 @@ impl PackedWeights {
         self.as_bytes().len()
     }
 
-    /// Returns the number of panels of each matrix.
-    pub(super) fn panels(&self) -> usize {
-        self.rows.div_ceil(PANEL_ROWS)
+    /// Returns the multiplications per token with one matrix of the stack.
+    #[must_use]
+    pub fn macs(&self) -> u64 {
+        self.rows as u64 * self.k as u64
     }
 
-    pub(super) fn panel(&self, p: usize) -> &[u8] {
-        self.panels_at(p..p + 1)
+    /// Returns true if the weights are in panels, which fused products of gated layers and of experts need.
+    #[must_use]
+    pub fn is_panels(&self) -> bool {
+        matches!(self.layout, Layout::Panels { .. })
     }
 
-    /// Returns the bytes of consecutive panels.
-    pub(super) fn panels_at(&self, panels: Range<usize>) -> &[u8] {
-        &self.as_bytes()[panels.start * self.panel_bytes..panels.end * self.panel_bytes]
+    /// Returns true if both matrices have a layout of the same kind.
+    pub(super) fn is_laid_out_as(&self, other: &PackedWeights) -> bool {
+        discriminant(&self.layout) == discriminant(&other.layout)
     }
-
-    /// Multiplies panel `p` with one tile into `out[c][16]`.
-    #[inline(always)]
-    pub(super) fn tile(&self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) {
-        self.by_tile(tier, tile)(p, out);
-    }
-
-    /// Returns [`tile`](Self::tile) for many panels: a function of the panel and the output.
-    #[inline(always)]
-    pub(super) fn by_tile<'a>(&'a self, tier: Tier, tile: &'a Tile<'a>) -> impl Fn(usize, &mut [f32]) + 'a {
-        let function = match for_any_columns(self.kernels, tier) {
-            Some(function) => function,
-            None => (self.kernels.tiles)(tier)[tile.c - 1],
-        };
-        #[cfg(test)]
-        super::tests::runs(tier.level(), function);
-        // SAFETY: the Tier proves the features; the panel is whole and of this format and depth; the driver
-        // checked the tile's activation format and depth against this matrix, and tile.c selected the function.
-        move |p, out| unsafe { function(self.panel(p), self.k, tile, out) }
-    }
-}
-
-/// Returns the kernel for packed panels and tiles of any number of columns, if the tier has one.
-#[inline(always)]
-fn for_any_columns(kernels: &Kernels, tier: Tier) -> Option<TileFn> {
-    if !tier.level().matrices() {
-        return None;
-    }
-    let many = kernels.gemm(tier).filter(|many| many.any_columns)?;
-    many.tiles.map(|[tile, _]| tile)
 }

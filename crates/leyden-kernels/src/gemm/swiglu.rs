@@ -13,6 +13,7 @@ use crate::gemm::blocking::{
 };
 use crate::gemm::epilogue::{Epilogue, Write};
 use crate::gemm::packed_weights::PackedWeights;
+use crate::gemm::panels::PanelMatrix;
 use crate::memory::aligned::Aligned;
 use crate::ops::{Activation, Function, with_function};
 use crate::quant::packed_a::PackedA;
@@ -51,6 +52,7 @@ pub struct Gated<'a> {
 pub fn swiglu(cpu: &Cpu, input: &PackedA, gated: &Gated<'_>, out: &mut [f32]) {
     let Gated { activation, gate, up } = *gated;
     check_both(gate, up, input);
+    let [gate, up] = [gate, up].map(PackedWeights::as_panels);
     assert_eq!(out.len(), gate.rows * input.m, "output of a gated product");
     let rows = gate.rows;
     let macs = 2 * rows * gate.k * input.m;
@@ -119,7 +121,7 @@ fn check_both(gate: &PackedWeights, up: &PackedWeights, input: &PackedA) {
 
 /// Returns the number of panels to multiply with a tile together: the larger of both matrices, as the other can do it
 /// one by one.
-fn together_of(both: &[&PackedWeights; 2], input: &PackedA) -> usize {
+fn together_of(both: &[PanelMatrix<'_>; 2], input: &PackedA) -> usize {
     both.map(|w| together(w, input.tier(), input.tiles())).into_iter().max().unwrap_or(1)
 }
 
@@ -146,6 +148,7 @@ pub fn swiglu_packed(
     let Gated { activation, gate, up } = *gated;
     const { assert!(UNIT * PANEL_ROWS == 128, "whole groups") };
     check_both(gate, up, input);
+    let [gate, up] = [gate, up].map(PackedWeights::as_panels);
     let (rows, panels, tier) = (gate.rows, gate.panels(), cpu.tier());
     if input.tiles() < 2 || panels < UNIT * UNITS_PER_MEMBER * cpu.pool().members() {
         room.resize(rows * input.m);

@@ -55,7 +55,7 @@ impl PlainMlp {
             sums.add([&self.up.name], &work.normed, self.up.weights.k());
         }
         work.mlp.hidden.resize(rows * ffn);
-        if self.up.weights.is_int8_rows() && work.adapters.is_empty() {
+        if work.adapters.is_empty() {
             let up = self.up.product(&mut work.mlp.hidden, Write::Set);
             let grid = self.up.weights.act_format();
             work.activations.fill(cpu.tier(), cpu.pool(), grid, &work.normed, self.up.weights.k());
@@ -138,8 +138,7 @@ impl GatedMlp {
         // Adapters add to what stands between the products.
         let plain =
             plain && !work.adapters.touch([&self.gate, &self.up, &self.down].map(|linear| linear.target));
-        // INT8 rows are in no tiles.
-        let plain = plain && self.matrices().into_iter().all(|m| !m.is_int8_rows());
+        let plain = plain && self.matrices().into_iter().all(PackedWeights::is_panels);
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());
             let gated = Gated { activation: self.activation, gate, up };
