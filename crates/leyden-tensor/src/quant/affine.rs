@@ -1,8 +1,8 @@
-//! The search for scales and minima in super-blocks of 256 values: what the encoders of Q2_K, Q4_K and
-//! Q5_K share.
+//! The search for scales and minima in super-blocks of 256 values, shared by the encoders of Q2_K, Q4_K and
+//! Q5_K.
 //!
-//! A value is `(d * scale) * code - (dmin * min)`, with codes from 0 on, a scale and a minimum per
-//! group in a few bits, neither negative, and two half-precision factors. First every group is fitted
+//! A value is `(d * scale) * code - (dmin * min)`, with codes from 0 on, a non-negative scale and minimum per
+//! group in a few bits, and two half-precision factors. First every group is fitted
 //! by itself (see [`fit`]), then the factors are set so that the largest scale and minimum fit, the
 //! groups' parameters are chosen again in units of them, and the factors solved for again while that
 //! lowers the error.
@@ -10,10 +10,10 @@
 use super::fit::{self, Integers, Moments, Starts};
 use super::{F16_MAX, finite};
 
-/// Candidates that a search looks at together.
+/// Number of candidates that are evaluated at once.
 const AT_ONCE: usize = 16;
 
-/// What distinguishes the formats.
+/// The parameters in which the formats differ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// The largest code.
@@ -30,7 +30,7 @@ pub(super) struct Search<'a, const GROUPS: usize> {
     shape: Shape,
 }
 
-/// Parameters as they will be stored.
+/// Parameters as they are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Params<const GROUPS: usize> {
     pub(super) d: f32,
@@ -44,8 +44,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
     #[inline(always)]
     pub(super) fn new(x: &[f32], w: &'a [f32; 256], shape: Shape) -> Self {
         assert_eq!(x.len(), 256, "values of a super-block");
-        // Nothing beyond this can be represented (and less of the negative values), and squares of
-        // what is left stay finite.
+        // Larger values cannot be represented, and squares of the limited values stay finite.
         let limit = F16_MAX * shape.max_factor * shape.max_code;
         let mut values = [0.0; 256];
         for (value, &x) in values.iter_mut().zip(x) {
@@ -66,7 +65,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         Integers(0.0, self.shape.max_code)
     }
 
-    /// The best parameters that were found, and the code of every value.
+    /// Returns the best parameters that were found, and the code of every value.
     #[inline(always)]
     pub(super) fn run(&self) -> (Params<GROUPS>, [u8; 256]) {
         let mut ideal = [(0.0, 0.0); GROUPS];
@@ -100,7 +99,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         best
     }
 
-    /// The best stored scale and minimum of every group near the ideal ones.
+    /// Returns the best stored scale and minimum of every group near the ideal ones.
     #[inline(always)]
     fn choose(&self, ideal: &[(f32, f32); GROUPS], d: f32, dmin: f32) -> Params<GROUPS> {
         let most = self.shape.max_factor;
@@ -108,16 +107,16 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         for (j, &(scale, min)) in ideal.iter().enumerate() {
             let (x, w) = self.group(j);
             let s0 = fit::nearest(scale * fit::reciprocal(d), 0.0, most);
-            // The last is there to fill a vector.
+            // The last one only fills the vector.
             let near = [s0, s0 - 1.0, s0 + 1.0, s0];
             let mut inverse = [0.0; 4];
             for (inverse, s) in inverse.iter_mut().zip(near) {
                 *inverse = fit::reciprocal(d * s);
             }
-            // The minimum that suits each scale, from the codes that it leads to.
+            // The best minimum for each scale, from the codes that the scale gives.
             let (weight, sum) = fit::sums(x, w);
             let m = fit::moments_of(x, w, min, &inverse, self.codes());
-            // Each scale with three minima; what is left fills the vectors.
+            // Each scale with three minima; the remaining lanes only fill the vectors.
             let (mut scales, mut mins) = ([s0; AT_ONCE], [-1.0; AT_ONCE]);
             for (i, s) in near[..3].iter().enumerate() {
                 let min_now = if weight > 0.0 { (d * s * m.q[i] - sum) / weight } else { min };
@@ -143,7 +142,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         params
     }
 
-    /// The factors of least error for the groups' parameters and the codes that follow from them:
+    /// Returns the factors of least error for the groups' parameters and the codes that follow from them:
     /// two unknowns, `x = d * (scale * code) - dmin * min`.
     #[inline(always)]
     fn solve_factors(&self, p: &Params<GROUPS>) -> (f32, f32) {
@@ -182,7 +181,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         codes
     }
 
-    /// The scale and minimum (not negative) of least error for one group.
+    /// Returns the scale and minimum (not negative) of least error for one group.
     #[inline(always)]
     fn fit_group(&self, x: &[f32], w: &[f32]) -> (f32, f32) {
         let low = x.iter().fold(0.0, |a: f32, &b| a.min(b));
@@ -192,13 +191,13 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
         }
         let codes = self.codes();
         let mut best = Fit { scale: (high - low) / self.shape.max_code, min: -low, gain: f32::NEG_INFINITY };
-        // From clipping the extremes by a fifth to leaving the outer codes empty.
+        // From clipping the extremes by a fifth to leaving the outer codes unused.
         let (weight, sum) = fit::sums(x, w);
         let last = usize::from(self.shape.starts.n) - 1;
         for from in (0..=last).step_by(AT_ONCE) {
             let mut inverse = [0.0; AT_ONCE];
             for (c, inverse) in inverse.iter_mut().enumerate() {
-                // The last one fills the last vector.
+                // The last one only fills the last vector.
                 *inverse = self.shape.starts.code(last.min(from + c)) / (high - low);
             }
             let m = fit::moments_of(x, w, -low, &inverse, codes);
@@ -221,7 +220,7 @@ impl<'a, const GROUPS: usize> Search<'a, GROUPS> {
     }
 }
 
-/// A solution for one group; `gain` is how much of the sum of squares it explains.
+/// A solution for one group; `gain` is the part of the sum of squares that it explains.
 #[derive(Clone, Copy)]
 struct Fit {
     scale: f32,

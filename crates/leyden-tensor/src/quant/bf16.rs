@@ -7,12 +7,12 @@ use crate::DType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BF16(pub u16);
 
-/// The value of a bfloat16. Exact, NaN payloads included.
+/// Returns the value of a bfloat16. Exact, NaN payloads included.
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The nearest bfloat16, ties to the even one. A NaN becomes quiet and keeps its sign and upper
+/// Returns the nearest bfloat16, ties to even. A NaN becomes quiet and keeps its sign and upper
 /// fraction bits; subnormal numbers are kept.
 pub fn f32_to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();

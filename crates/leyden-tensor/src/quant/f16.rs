@@ -10,8 +10,8 @@ pub struct F16(pub u16);
 /// The smallest positive number, 2^-24.
 const TINY: f32 = 5.960_464_5e-8;
 
-/// The value of a half-precision number. Exact; a signalling NaN becomes quiet and keeps its other
-/// bits, as the conversion instructions of x86-64 and Arm do.
+/// Returns the value of a half-precision number. Exact; a signalling NaN becomes quiet and keeps its other
+/// bits, as in the conversion instructions of x86-64 and Arm.
 ///
 /// ```
 /// use leyden_tensor::quant::f16_to_f32;
@@ -34,7 +34,7 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// The nearest half-precision number, ties to the even one. Values from 65520 on become infinite; a
+/// Returns the nearest half-precision number, ties to even. Values from 65520 on become infinite; a
 /// NaN becomes quiet and keeps its sign and upper fraction bits.
 #[inline(always)]
 pub fn f32_to_f16(x: f32) -> u16 {
@@ -89,7 +89,7 @@ impl Block for F16 {
 mod tests {
     use super::*;
 
-    /// The definition of the format, in double precision, where every step is exact.
+    /// Computes the value by the definition of the format, in double precision, in which every step is exact.
     fn by_definition(bits: u16) -> f64 {
         let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
         let fraction = f64::from(bits & 0x3ff);
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// Between two neighbours there is one tie, and everything else has a nearest one: checking the
+    /// Between two neighbours there is one tie, and everything else has a nearest number: checking the
     /// tie and its two float neighbours checks the rounding of the whole gap.
     #[test]
     fn all_gaps_round_to_nearest_even() {

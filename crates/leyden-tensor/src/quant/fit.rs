@@ -1,11 +1,11 @@
-//! Least-squares fits shared by the encoders that search: what they have in common whether a format
-//! has minima (`affine`) or not (`symmetric`).
+//! Least-squares fits shared by the encoders that search, for formats with minima (`affine`) and without
+//! (`symmetric`).
 //!
 //! The problem: values `x` with weights `w` are to be written as `scale * code - min` with integer
-//! codes in a small range, so that the weighted squared error is least. With the codes given, the
-//! best scale and min are a linear least-squares problem with a closed solution; with scale and min
-//! given, the best codes are found by rounding. So each step below is "round, then solve", repeated
-//! while it helps, from several starting scales because the first codes decide where it ends:
+//! codes in a small range, so that the weighted squared error is least. With given codes, the
+//! best scale and min are a linear least-squares problem with a closed solution; with given scale and min,
+//! the best codes are found by rounding. So each step below is "round, then solve", repeated
+//! while it helps, from several starting scales because the result depends on the first codes:
 //!
 //! ```text
 //! for each starting scale:
@@ -15,7 +15,7 @@
 //! repeat from the best: codes = round, (scale, min) = solve, until the error stops falling
 //! ```
 //!
-//! All sums run over eight lanes in a fixed order: quick without being dependent on the machine.
+//! All sums run over eight lanes in a fixed order: fast, and the same on every machine.
 
 use super::{f16_to_f32, finite, scale_bits};
 
@@ -31,7 +31,8 @@ pub(super) struct Moments {
     pub(super) xq: f32,
 }
 
-/// The values of a block of 32 as finite numbers within `limit` of zero, and their weights; without any, all values count alike.
+/// Returns the values of a block of 32, made finite and clipped to `limit`, and their weights; all 1 if `w` is
+/// empty or zero.
 #[inline(always)]
 pub(super) fn block_of_32(x: &[f32], w: &[f32], limit: f32) -> ([f32; 32], [f32; 32]) {
     let (mut values, mut weights) = ([0.0; 32], [1.0; 32]);
@@ -44,7 +45,7 @@ pub(super) fn block_of_32(x: &[f32], w: &[f32], limit: f32) -> ([f32; 32], [f32;
     (values, weights)
 }
 
-/// The nearest integer to `t` from `low` to `high`.
+/// Returns the nearest integer to `t` from `low` to `high`.
 ///
 /// Adding 1.5 * 2^23 leaves no bits for a fraction, so the sum is rounded to an integer (ties to
 /// even); a call of `round` would keep the loops around it from being vectorised.
@@ -56,16 +57,16 @@ pub(super) fn nearest(t: f32, low: f32, high: f32) -> f32 {
     (clamped + SHIFT) - SHIFT
 }
 
-/// A whole number from 0 to 255 as an integer: its lowest bits beside 1.5 * 2^23, for casts that saturate are not
-/// vectorised.
+/// Converts a whole number from 0 to 255 to an integer: its lowest bits after adding 1.5 * 2^23, since saturating
+/// casts are not vectorised.
 #[inline(always)]
 pub(super) fn whole(x: f32) -> u8 {
     (x + 12_582_912.0).to_bits() as u8
 }
 
-/// The codes that a format has.
+/// The codes of a format.
 pub(super) trait Codes: Copy {
-    /// The code nearest to `t`.
+    /// Returns the code nearest to `t`.
     fn nearest(self, t: f32) -> f32;
 }
 
@@ -80,8 +81,8 @@ impl Codes for Integers {
     }
 }
 
-/// Which codes the largest value of a group is given at the start of a search: the first, the
-/// distance from one to the next, and how many.
+/// Codes that the largest value of a group gets at the start of a search: the first code, the
+/// step to the next, and the number of codes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Starts {
     pub(super) first: f32,
@@ -102,7 +103,7 @@ fn total(lanes: [f32; LANES]) -> f32 {
     ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
-/// The sums for the codes nearest to `(x + offset) * inverse`.
+/// Computes the sums for the codes nearest to `(x + offset) * inverse`.
 #[inline(always)]
 pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, codes: impl Codes) -> Moments {
     let (mut sw, mut sq, mut sqq) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
@@ -121,7 +122,7 @@ pub(super) fn moments(x: &[f32], w: &[f32], offset: f32, inverse: f32, codes: im
     Moments { w: total(sw), q: total(sq), qq: total(sqq), x: total(sx), xq: total(sxq) }
 }
 
-/// The sums of [`moments`] that no code enters: of the weights, and of the weighted values.
+/// Computes the sums of [`moments`] that do not depend on codes: of the weights, and of the weighted values.
 #[inline(always)]
 pub(super) fn sums(x: &[f32], w: &[f32]) -> (f32, f32) {
     let (mut sw, mut sx) = ([0.0; LANES], [0.0; LANES]);
@@ -134,7 +135,7 @@ pub(super) fn sums(x: &[f32], w: &[f32]) -> (f32, f32) {
     (total(sw), total(sx))
 }
 
-/// [`Moments`] of several candidates: what depends on their codes.
+/// [`Moments`] of several candidates: the sums that depend on codes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MomentsOf<const N: usize> {
     pub(super) q: [f32; N],
@@ -142,8 +143,8 @@ pub(super) struct MomentsOf<const N: usize> {
     pub(super) xq: [f32; N],
 }
 
-/// The sums of [`moments`] for several candidates, to the bit: a candidate is a lane of a vector, so no sum is over
-/// lanes until all values are in.
+/// Computes the sums of [`moments`] for several candidates, bit for bit the same: a candidate is a lane of a vector,
+/// and lanes are added only after all values.
 #[inline(always)]
 pub(super) fn moments_of<const N: usize>(
     x: &[f32],
@@ -171,7 +172,7 @@ pub(super) fn moments_of<const N: usize>(
     MomentsOf { q: totals(&q), qq: totals(&qq), xq: totals(&xq) }
 }
 
-/// [`error`] of several candidates, to the bit.
+/// Computes [`error`] for several candidates, bit for bit the same.
 #[inline(always)]
 pub(super) fn errors<const N: usize>(
     x: &[f32],
@@ -200,7 +201,7 @@ pub(super) fn errors<const N: usize>(
     totals(&lanes)
 }
 
-/// [`total`] of several candidates.
+/// Computes [`total`] for several candidates.
 #[inline(always)]
 fn totals<const N: usize>(lanes: &[[f32; N]; LANES]) -> [f32; N] {
     let [a, b, c, d, e, f, g, h] = lanes;
@@ -211,7 +212,7 @@ fn totals<const N: usize>(lanes: &[[f32; N]; LANES]) -> [f32; N] {
     sums
 }
 
-/// The error of `scale * code - offset` with the best codes.
+/// Computes the weighted squared error of `scale * code - offset` with the best codes.
 #[inline(always)]
 pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, codes: impl Codes) -> f32 {
     let inverse = reciprocal(scale);
@@ -226,15 +227,15 @@ pub(super) fn error(x: &[f32], w: &[f32], scale: f32, offset: f32, codes: impl C
     total(sum)
 }
 
-/// `1 / scale`, and 0 where that does not exist: all codes are then the one nearest 0.
+/// Returns `1 / scale`, or 0 if that is not finite: all codes are then the one nearest 0.
 #[inline(always)]
 pub(super) fn reciprocal(scale: f32) -> f32 {
     let inverse = 1.0 / scale;
     if inverse.is_finite() { inverse } else { 0.0 }
 }
 
-/// The factor of a super-block as it will be stored: the nearest half-precision number, but neither
-/// infinite nor 0 unless `x` is 0 or not a number, because all values would vanish with it.
+/// Returns the factor of a super-block as it is stored: the nearest half-precision number, but neither
+/// infinite nor 0 unless `x` is 0 or NaN, because all values would become 0 with it.
 #[inline(always)]
 pub(super) fn factor(x: f32) -> f32 {
     match scale_bits(x) {
@@ -245,9 +246,9 @@ pub(super) fn factor(x: f32) -> f32 {
     }
 }
 
-/// Like [`factor`], but of no smaller magnitude than `x`, if that is finite in half precision: the
+/// Rounds like [`factor`], but not to a smaller magnitude than `x`, if that is finite in half precision: the
 /// groups' scales in units of it then stay in range. Among the subnormal halves, rounding to nearest
-/// could take up to half of the range away.
+/// could lose up to half of the range.
 #[inline(always)]
 pub(super) fn ample_factor(x: f32) -> f32 {
     const LARGEST: u16 = 0x7bff;

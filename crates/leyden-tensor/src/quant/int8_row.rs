@@ -1,20 +1,21 @@
-//! Rows of a matrix in 8-bit integers with one scale each, and what they lose by that.
+//! Rows of a matrix in 8-bit integers with one scale each, and their rounding errors.
 
-/// The greatest magnitude that such an integer has where the row's largest value says the scale.
+/// The largest magnitude of an integer: a row's scale is its largest magnitude divided by this.
 pub const INT8_GREATEST: f32 = 127.0;
 
-/// Added and subtracted, it rounds small numbers to the nearest whole one, of two the even one.
+/// Adding and subtracting it rounds a small number to the nearest integer, ties to even.
 const ROUND: f32 = 12_582_912.0;
 
-/// The most that the rows of a matrix may lose in the mean: rows of normal distribution lose about 1 %, MiniLM's 1 to 2 %.
-const MOST_IN_MEAN: f64 = 0.04;
+/// Maximum mean loss of a matrix's rows: normally distributed rows lose about 1 %, MiniLM's 1 to 2 %.
+const MAX_MEAN_LOSS: f64 = 0.04;
 
-/// The most that one row may lose. With one outlier it is some tenths, though its error is little beside the row's length; beyond this
-/// nothing but the outlier is left.
-const MOST_OF_ROW: f64 = 1.0;
+/// Maximum loss of one row. A row with one outlier loses some tenths, though its error is small relative to the row's
+/// norm; beyond this only the outlier is left.
+const MAX_ROW_LOSS: f64 = 1.0;
 
-/// Quantises a row with a scale that is not 0: `put` gets the place of each value and its integer. Gives what is lost: the root of the mean
-/// square of the errors, relative to the mean magnitude of all values but the largest, which an outlier would raise.
+/// Quantises a row with a scale that is not 0: calls `put` with each value's index and integer. Returns the loss: the
+/// root mean square error, relative to the mean magnitude of all values but the largest (an outlier would raise the
+/// mean).
 pub fn int8_row(x: &[f32], scale: f32, mut put: impl FnMut(usize, i8)) -> f64 {
     let (mut errors, mut magnitudes, mut largest) = (0.0_f64, 0.0_f64, 0.0_f32);
     for (i, &x) in x.iter().enumerate() {
@@ -25,17 +26,17 @@ pub fn int8_row(x: &[f32], scale: f32, mut put: impl FnMut(usize, i8)) -> f64 {
         largest = largest.max(x.abs());
     }
     let others = magnitudes - f64::from(largest);
-    // Both means are of about as many values. Of one value that is not 0 all is there.
+    // Both means are of about as many values. A row with a single nonzero value loses nothing.
     if others > 0.0 { (errors * x.len() as f64).sqrt() / others } else { 0.0 }
 }
 
-/// The largest magnitude of a row.
+/// Returns the largest magnitude of a row.
 #[must_use]
 pub fn largest_magnitude(x: &[f32]) -> f32 {
     x.iter().fold(0.0_f32, |most, x| most.max(x.abs()))
 }
 
-/// What rows of a matrix lose by one scale each, as [`int8_row`] tells it, in the order of the rows.
+/// Losses ([`int8_row`]) of the rows of a matrix.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowLosses {
     rows: usize,
@@ -44,16 +45,16 @@ pub struct RowLosses {
 }
 
 impl RowLosses {
-    /// In the mean.
+    /// Returns the mean loss.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.sum / self.rows.max(1) as f64
     }
 
-    /// Whether one scale for each row is enough.
+    /// Returns true if one scale for each row is precise enough.
     #[must_use]
     pub fn are_small(&self) -> bool {
-        self.mean() <= MOST_IN_MEAN && self.worst <= MOST_OF_ROW
+        self.mean() <= MAX_MEAN_LOSS && self.worst <= MAX_ROW_LOSS
     }
 }
 
@@ -88,9 +89,9 @@ mod tests {
         assert!(alone > 1.0, "{alone}");
         let losses = RowLosses::from_iter([plain, plain, alone]);
         assert!(!losses.are_small() && losses.mean() > 0.3);
-        // Also where its share of the mean is little.
+        // One bad row counts even if its share of the mean is small.
         let rare: RowLosses = std::iter::repeat_n(plain, 2000).chain([alone]).collect();
-        assert!(rare.mean() < MOST_IN_MEAN && !rare.are_small());
+        assert!(rare.mean() < MAX_MEAN_LOSS && !rare.are_small());
         assert_eq!(loss(&[0.5, 0.0, 0.0]), 0.0);
     }
 

@@ -1,22 +1,22 @@
-//! IQ1_S and IQ1_M: super-blocks of 256 values, eight of which are a point of a codebook of -1, 0 and 1, all shifted by an
-//! eighth to one side; one half-precision factor and 3-bit scales. Read, never written.
+//! IQ1_S and IQ1_M: super-blocks of 256 values; eight values are an entry of a codebook of -1, 0 and 1, shifted by
+//! ±1/8; one half-precision factor and 3-bit scales. Decoded only.
 
 use super::{Block, f16_to_f32, field, grids, raw_block};
 use crate::DType;
 
-/// How far the values of a point are shifted.
+/// Magnitude of the shift of a codebook entry's values.
 const SHIFT: f32 = 0.125;
 
 raw_block! {
-    /// 1.56 bits: a scale and a shift for 32 values; 50 bytes.
+    /// 1.56 bits per value: a scale and a shift for 32 values; 50 bytes.
     IQ1S, 256, 50, decode_s
 }
 raw_block! {
-    /// 1.75 bits: a scale for 16 values, a shift for eight; the factor is spread over the scales; 56 bytes.
+    /// 1.75 bits per value: a scale for 16 values, a shift for eight; the factor is spread over the scales; 56 bytes.
     IQ1M, 256, 56, decode_m
 }
 
-/// `d`, the low bytes of the numbers of points, then 16 bits for each 32 values: the numbers' high bits, scale, shift.
+/// Decodes `d`, the low bytes of the indices, then 16 bits for each 32 values: the indices' high bits, scale, shift.
 fn decode_s(b: &[u8; 50], out: &mut [f32]) {
     let d = f16_to_f32(u16::from_le_bytes(field(b, 0)));
     for (j, out) in out.chunks_exact_mut(8).enumerate() {
@@ -27,7 +27,7 @@ fn decode_s(b: &[u8; 50], out: &mut [f32]) {
     }
 }
 
-/// The low bytes of the numbers of points, four bits each of high bits and shift, then 16 bits for each 64 values: four
+/// Decodes the low bytes of the indices, four bits each of high bits and shift, then 16 bits for each 64 values: four
 /// scales and four bits of `d`.
 fn decode_m(b: &[u8; 56], out: &mut [f32]) {
     let words: [u16; 4] = std::array::from_fn(|i| u16::from_le_bytes(field(b, 48 + 2 * i)));

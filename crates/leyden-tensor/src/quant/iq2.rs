@@ -1,24 +1,24 @@
-//! IQ2_XXS, IQ2_XS and IQ2_S: super-blocks of 256 values, eight of which are a point of a codebook with signs; one
-//! half-precision factor and 4-bit scales. Read, never written.
+//! IQ2_XXS, IQ2_XS and IQ2_S: super-blocks of 256 values; eight values are a codebook entry with signs; one
+//! half-precision factor and 4-bit scales. Decoded only.
 
 use super::grids::{self, even_signs, signed};
 use super::{Block, f16_to_f32, field, raw_block};
 use crate::DType;
 
 raw_block! {
-    /// 2.06 bits: scales for 32 values, seven signs stored of eight; 66 bytes.
+    /// 2.06 bits per value: scales for 32 values, seven signs stored of eight; 66 bytes.
     IQ2XXS, 256, 66, decode_xxs
 }
 raw_block! {
-    /// 2.31 bits: scales for 16 values, seven signs stored of eight; 74 bytes.
+    /// 2.31 bits per value: scales for 16 values, seven signs stored of eight; 74 bytes.
     IQ2XS, 256, 74, decode_xs
 }
 raw_block! {
-    /// 2.56 bits: scales for 16 values, all signs stored; 82 bytes.
+    /// 2.56 bits per value: scales for 16 values, all signs stored; 82 bytes.
     IQ2S, 256, 82, decode_s
 }
 
-/// `d`, then for each 32 values four numbers of points and 32 bits of signs and scale.
+/// Decodes `d`, then for each 32 values four indices and 32 bits of signs and scale.
 fn decode_xxs(b: &[u8; 66], out: &mut [f32]) {
     let d = f16_to_f32(u16::from_le_bytes(field(b, 0)));
     for (group, out) in b[2..].chunks_exact(8).zip(out.chunks_exact_mut(32)) {
@@ -31,7 +31,7 @@ fn decode_xxs(b: &[u8; 66], out: &mut [f32]) {
     }
 }
 
-/// `d`, then 16 bits for each eight values: the number of a point, and seven signs; then the scales.
+/// Decodes `d`, then 16 bits for each eight values: an index and seven signs; then the scales.
 fn decode_xs(b: &[u8; 74], out: &mut [f32]) {
     let d = f16_to_f32(u16::from_le_bytes(field(b, 0)));
     for (j, out) in out.chunks_exact_mut(8).enumerate() {
@@ -41,7 +41,7 @@ fn decode_xs(b: &[u8; 74], out: &mut [f32]) {
     }
 }
 
-/// `d`, the low bytes of the numbers of points, signs, the numbers' high bits, the scales.
+/// Decodes `d`, the low bytes of the indices, signs, the indices' high bits, the scales.
 fn decode_s(b: &[u8; 82], out: &mut [f32]) {
     let d = f16_to_f32(u16::from_le_bytes(field(b, 0)));
     for (j, out) in out.chunks_exact_mut(8).enumerate() {
@@ -51,7 +51,7 @@ fn decode_s(b: &[u8; 82], out: &mut [f32]) {
     }
 }
 
-/// Points are multiplied by an eighth of an odd number.
+/// Returns the factor of the codebook values: an eighth of an odd number, times `d`.
 fn scale(d: f32, four_bits: u8) -> f32 {
     d * (0.5 + f32::from(four_bits & 15)) * 0.25
 }

@@ -1,20 +1,20 @@
-//! IQ3_XXS and IQ3_S: super-blocks of 256 values, four of which are a point of a codebook with signs; one half-precision
-//! factor and 4-bit scales for 32 values. Read, never written.
+//! IQ3_XXS and IQ3_S: super-blocks of 256 values; four values are a codebook entry with signs; one half-precision
+//! factor and 4-bit scales for 32 values. Decoded only.
 
 use super::grids::{self, even_signs, signed};
 use super::{Block, f16_to_f32, field, raw_block};
 use crate::DType;
 
 raw_block! {
-    /// 3.06 bits: seven signs stored of eight; 98 bytes.
+    /// 3.06 bits per value: seven signs stored of eight; 98 bytes.
     IQ3XXS, 256, 98, decode_xxs
 }
 raw_block! {
-    /// 3.44 bits: all signs stored; 110 bytes.
+    /// 3.44 bits per value: all signs stored; 110 bytes.
     IQ3S, 256, 110, decode_s
 }
 
-/// `d`, the numbers of points, then 32 bits of signs and scale for each 32 values.
+/// Decodes `d`, the indices, then 32 bits of signs and scale for each 32 values.
 fn decode_xxs(b: &[u8; 98], out: &mut [f32]) {
     let d = f16_to_f32(u16::from_le_bytes(field(b, 0)));
     for (group, out) in out.chunks_exact_mut(32).enumerate() {
@@ -27,7 +27,7 @@ fn decode_xxs(b: &[u8; 98], out: &mut [f32]) {
     }
 }
 
-/// `d`, the low bytes of the numbers of points, their high bits, signs, scales.
+/// Decodes `d`, the low bytes of the indices, their high bits, signs, scales.
 fn decode_s(b: &[u8; 110], out: &mut [f32]) {
     let d = f16_to_f32(u16::from_le_bytes(field(b, 0)));
     for (j, out) in out.chunks_exact_mut(4).enumerate() {

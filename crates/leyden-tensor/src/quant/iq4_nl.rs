@@ -1,4 +1,4 @@
-//! IQ4_NL: blocks of 32 values, one 16-bit scale, 4-bit codes that stand for sixteen unevenly spaced
+//! IQ4_NL: blocks of 32 values, one 16-bit scale, 4-bit indices into a table of sixteen unevenly spaced
 //! numbers; 18 bytes.
 //!
 //! A value is `d * VALUES[code]`. Byte `j` holds the code of value `j` below and that of value
@@ -9,7 +9,7 @@ use super::symmetric::{Shape, fit_group};
 use super::{Block, F16_MAX, f16_to_f32, field, finite, scale_bits};
 use crate::DType;
 
-/// The numbers that the codes of IQ4_NL and IQ4_XS stand for: denser around zero, where most weights
+/// Numbers that the codes of IQ4_NL and IQ4_XS stand for: denser around zero, where most weights
 /// are.
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
@@ -17,13 +17,13 @@ pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 1
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Uneven;
 
-/// The nearest number by half steps: element `i` is for the middle of the half step from `(i - 256) / 2`
+/// Nearest number by half steps: element `i` is for the middle of the half step from `(i - 256) / 2`
 /// on. Borders between numbers lie at whole half steps, so every half step has one nearest number.
 static NEAREST: [f32; 512] = {
     let mut table = [0.0; 512];
     let mut i = 0;
     while i < 512 {
-        // In quarters, of which the middle of a half step is an odd number.
+        // In quarters, in which the middle of a half step is an odd number.
         let middle = 2 * (i as i32 - 256) + 1;
         let mut code = 0;
         while code < 15 && 2 * (IQ4_VALUES[code] as i32 + IQ4_VALUES[code + 1] as i32) < middle {
@@ -36,24 +36,24 @@ static NEAREST: [f32; 512] = {
 };
 
 impl Codes for Uneven {
-    /// A table instead of fifteen comparisons. On a border, or as near to it as the rounding of `t`,
-    /// the number on either side of it.
+    /// Looks the number up in a table instead of making fifteen comparisons. On a border, or as near to it as the
+    /// rounding of `t`, returns the number on either side of it.
     #[inline(always)]
     fn nearest(self, t: f32) -> f32 {
-        // 1.5 * 2^23: the sum has the rounded number in its lowest bits, counted from this one's.
+        // 1.5 * 2^23: the lowest bits of the sum minus those of this number are the rounded number.
         const SHIFT: f32 = 12_582_912.0;
         let half_step = (fit::nearest(2.0 * t - 0.5, -256.0, 255.0) + SHIFT).to_bits();
         NEAREST[(half_step.wrapping_sub(SHIFT.to_bits() - 256) & 511) as usize]
     }
 }
 
-/// The code of a number out of [`IQ4_VALUES`].
+/// Returns the code of a number in [`IQ4_VALUES`].
 pub(super) fn code_of(value: f32) -> u8 {
     IQ4_VALUES.iter().fold(0, |code, &v| code + u8::from(f32::from(v) < value))
 }
 
-/// A search over the numbers: the largest value of a group becomes a number from 88 to 136 (clipped)
-/// on either side.
+/// Returns the parameters of a search over the numbers: the largest value of a group becomes a number from 88 to 136
+/// (clipped) on either side.
 pub(super) const fn shape(low_scale: f32) -> Shape<Uneven> {
     Shape { codes: Uneven, extreme: -127.0, low_scale, starts: Starts { first: 88.0, step: 3.0, n: 17 } }
 }
@@ -98,7 +98,7 @@ impl Block for IQ4NL {
         }
     }
 
-    /// Searches the scale, of either sign, for the least squared error.
+    /// Searches for the scale, of either sign, with the least squared error.
     fn encode(x: &[f32]) -> Self {
         Self::encode_weighted(x, &[1.0; Self::LEN])
     }
@@ -109,8 +109,8 @@ impl Block for IQ4NL {
         const LIMIT: f32 = F16_MAX * 127.0;
         let x: [f32; Self::LEN] = std::array::from_fn(|i| finite(x[i]).clamp(-LIMIT, LIMIT));
         let ideal = fit::factor(fit_group(&x, w, &shape(-1.0)));
-        // Codes can change with the rounding of the scale; then another scale may suit them better.
-        // And no code is 0, so values too small for any scale are nearest to a scale of 0.
+        // Codes can change with the rounding of the scale; then another scale may fit them better.
+        // And no code is 0, so for values too small for any scale the best scale is 0.
         let m = fit::moments(&x, w, 0.0, fit::reciprocal(ideal), Uneven);
         let (mut d, mut least) = (0.0, fit::error(&x, w, 0.0, 0.0, Uneven));
         for candidate in [ideal, fit::factor(m.xq / m.qq)] {

@@ -29,7 +29,7 @@ pub struct IQ4XS {
 const _: () = assert!(size_of::<IQ4XS>() == IQ4XS::BYTES);
 
 impl IQ4XS {
-    /// The scale of group `j` (0 to 7), from -32 to 31.
+    /// Returns the scale of group `j` (0 to 7), from -32 to 31.
     pub fn scale(&self, j: usize) -> i8 {
         let low = self.scales_l[j / 2] >> (j % 2 * 4) & 15;
         let high = (self.scales_h >> (2 * j) & 3) as u8;
@@ -75,7 +75,7 @@ impl Block for IQ4XS {
         }
     }
 
-    /// Searches scales for the least squared error.
+    /// Searches for the scales with the least squared error.
     fn encode(x: &[f32]) -> Self {
         Self::encode_weighted(x, &[1.0; Self::LEN])
     }

@@ -1,16 +1,16 @@
-//! Scales and minima of single blocks of 32 values: what the encoders of Q4_1 and Q5_1 share.
+//! The search for scale and minimum of single blocks of 32 values, shared by the encoders of Q4_1 and Q5_1.
 //!
-//! A value is `d * code + m`, with codes from 0 on and a minimum of either sign. Unlike in the super-blocks of `affine`, scale and
-//! minimum are stored as they are, in half precision.
+//! A value is `d * code + m`, with codes from 0 on and a minimum of either sign. Unlike in the super-blocks of
+//! `affine`, scale and minimum are stored directly, in half precision.
 
 use super::fit::{self, Integers, Moments};
 use super::q4_0::inverse;
 use super::{F16_MAX, f16_to_f32, finite, scale_bits};
 
-/// Candidates that a search looks at together.
+/// Number of candidates that are evaluated at once.
 const AT_ONCE: usize = 16;
 
-/// Scale and minimum of a block whose codes go from 0 to `max_code`, as gguf-py finds them.
+/// Scale and minimum of a block whose codes go from 0 to `max_code`, computed as in gguf-py.
 pub(super) struct MinScale {
     /// The scale, as half-precision bits.
     pub(super) d: u16,
@@ -22,8 +22,8 @@ pub(super) struct MinScale {
 }
 
 impl MinScale {
-    /// As gguf-py has it, codes count from the minimum before it was rounded to 16 bits, except where
-    /// that one was out of range. Of several smallest values the first decides about the sign of zero.
+    /// Computes scale and minimum. As in gguf-py, codes count from the minimum before it was rounded to 16 bits,
+    /// except if that is out of range. Of several smallest values the first determines the sign of zero.
     pub(super) fn of(x: &[f32], max_code: f32) -> MinScale {
         let (mut low, mut high) = (finite(x[0]), finite(x[0]));
         for &v in x {
@@ -43,11 +43,11 @@ impl MinScale {
     }
 }
 
-/// Scale and minimum, as half-precision bits, and the codes of least weighted squared error that a search finds. Without any
-/// weight all values count alike.
+/// Searches for scale and minimum, returned as half-precision bits, and codes of least weighted squared error. If all
+/// weights are 0, all values count alike.
 #[inline(always)]
 pub(super) fn search(x: &[f32], w: &[f32], max_code: f32) -> (u16, u16, [u8; 32]) {
-    // Nothing far beyond this can be represented, and squares of what is left stay finite.
+    // Values far beyond this cannot be represented, and squares of the limited values stay finite.
     let limit = F16_MAX * max_code;
     let (x, w) = fit::block_of_32(x, w, limit);
     let (d, min) = stored(&x, &w, max_code);
@@ -59,7 +59,7 @@ pub(super) fn search(x: &[f32], w: &[f32], max_code: f32) -> (u16, u16, [u8; 32]
     (scale_bits(d), scale_bits(-min), codes)
 }
 
-/// The scale, and what is subtracted from its multiples, both as they can be stored.
+/// Returns the scale and the offset that is subtracted from its multiples, both rounded to half precision.
 #[inline(always)]
 fn stored(x: &[f32; 32], w: &[f32; 32], max_code: f32) -> (f32, f32) {
     let codes = Integers(0.0, max_code);
@@ -70,7 +70,7 @@ fn stored(x: &[f32; 32], w: &[f32; 32], max_code: f32) -> (f32, f32) {
         return (0.0, plain.1);
     }
     let (weight, sum) = fit::sums(x, w);
-    // From clipping the extremes by a fifth to leaving the outer codes empty.
+    // From clipping the extremes by a fifth to leaving the outer codes unused.
     let mut starts = [0.0; AT_ONCE];
     for (c, start) in starts.iter_mut().enumerate() {
         *start = max_code * (0.8 + 0.025 * c as f32) / (high - low);
@@ -92,7 +92,8 @@ fn stored(x: &[f32; 32], w: &[f32; 32], max_code: f32) -> (f32, f32) {
             _ => break,
         }
     }
-    // What can be stored near it: three scales, for each the minimum that suits it and its neighbours, and the plain one.
+    // Storable values near it: three scales, each with its best minimum and that one's neighbours, and the plain
+    // solution.
     let (mut scales, mut mins) = ([plain.0; AT_ONCE], [plain.1; AT_ONCE]);
     let mut at = 0;
     for scale in neighbours(best.0) {
@@ -113,7 +114,7 @@ fn stored(x: &[f32; 32], w: &[f32; 32], max_code: f32) -> (f32, f32) {
     (scales[found], mins[found])
 }
 
-/// The scale and minimum of least error for codes, and how much of the sum of squares they explain.
+/// Returns the scale and minimum of least error for codes, and the part of the sum of squares that they explain.
 #[inline(always)]
 fn solve(m: &Moments) -> Option<(f32, f32, f32)> {
     let det = m.w * m.qq - m.q * m.q;
@@ -126,7 +127,7 @@ fn half(x: f32) -> f32 {
     f16_to_f32(scale_bits(x))
 }
 
-/// A number in half precision, the one below it in magnitude and the one above.
+/// Returns a number in half precision, the one below it in magnitude and the one above.
 #[inline(always)]
 fn neighbours(x: f32) -> [f32; 3] {
     const LARGEST: u16 = 0x7bff;
@@ -139,7 +140,7 @@ fn neighbours(x: f32) -> [f32; 3] {
 mod tests {
     use crate::quant::{Block, Q4_1, Q5_1};
 
-    /// Values with an outlier, from a formula.
+    /// Returns values with an outlier, from a formula.
     fn values(seed: u32) -> [f32; 32] {
         std::array::from_fn(|i| {
             let n = (i as u32 + 1).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503));

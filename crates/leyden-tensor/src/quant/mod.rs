@@ -1,17 +1,15 @@
-//! Scalar encode and decode of every storage format: the oracle that faster kernels are compared
-//! with.
+//! Scalar encode and decode of every storage format: the oracle for faster kernels.
 //!
 //! One file per format. Plain arithmetic in a written order, no SIMD, no fused multiply-add, so the
-//! same bytes come out on every machine. Formats whose encoder gguf-py has (F16, BF16, Q4_0, Q4_1,
+//! same bytes come out on every machine. Formats that gguf-py can encode (F16, BF16, Q4_0, Q4_1,
 //! Q5_0, Q5_1, Q8_0, MXFP4) are encoded byte for byte like it; the K and IQ4 formats have encoders of
-//! our own. Ternary, one-bit, IQ1 to IQ3 and NVFP4 formats are decoded and never encoded
+//! our own. Ternary, one-bit, IQ1 to IQ3 and NVFP4 formats are only decoded
 //! ([`DType::encodes`]).
 //!
-//! **Values that no format can hold** have a defined result in every block format, where other
-//! programs leave it to the machine: NaN counts as 0, an infinity as the largest finite value of its
-//! sign, and a scale or minimum that does not fit 16 bits is the largest that does, with codes chosen
-//! for it.
-//! F32, F16 and BF16 keep NaN and infinities. Values too small for the scale become 0.
+//! **Values that no format can represent** have a defined result in every block format, where other programs leave it
+//! to the machine: NaN becomes 0, an infinity the largest finite value of its sign, and a scale or minimum that does
+//! not fit 16 bits the largest that does, with codes chosen for it. F32, F16 and BF16 keep NaN and infinities. Values
+//! too small for the scale become 0.
 
 mod affine;
 mod bf16;
@@ -69,24 +67,24 @@ use crate::DType;
 /// The largest finite half-precision number.
 const F16_MAX: f32 = 65504.0;
 
-/// One block of a storage format: its bytes taken apart.
+/// One block of a storage format, parsed from its bytes.
 pub trait Block: Sized + Copy {
-    /// The format.
+    /// Storage format.
     const DTYPE: DType;
     /// Values in a block.
     const LEN: usize;
     /// Bytes of a block.
     const BYTES: usize;
-    /// Whether there is an encoder.
+    /// True if there is an encoder.
     const ENCODES: bool = true;
 
-    /// Takes a block apart.
+    /// Parses a block.
     ///
     /// # Panics
     /// `bytes` is not exactly [`BYTES`](Self::BYTES) long.
     fn read(bytes: &[u8]) -> Self;
 
-    /// The inverse of [`read`](Self::read).
+    /// Writes a block, the inverse of [`read`](Self::read).
     ///
     /// # Panics
     /// `out` is not exactly [`BYTES`](Self::BYTES) long.
@@ -98,14 +96,14 @@ pub trait Block: Sized + Copy {
     /// `out` is not exactly [`LEN`](Self::LEN) long.
     fn decode(&self, out: &mut [f32]);
 
-    /// Finds the block that represents the values best.
+    /// Returns the block that represents the values best.
     ///
     /// # Panics
     /// `x` is not exactly [`LEN`](Self::LEN) long, or the format has no encoder.
     fn encode(x: &[f32]) -> Self;
 
-    /// Finds the block of least squared error, where the error of value `i` counts `weights[i]` times. Formats that
-    /// have nothing to choose take no notice of the weights.
+    /// Returns the block of least squared error, where the error of value `i` is weighted by `weights[i]`. Formats
+    /// without parameters to search for ignore the weights.
     ///
     /// # Panics
     /// `x` or `weights` is not exactly [`LEN`](Self::LEN) long.
@@ -115,7 +113,7 @@ pub trait Block: Sized + Copy {
     }
 }
 
-/// Decodes whole rows: as many blocks as `out` has room for.
+/// Decodes whole rows: as many blocks as fill `out`.
 ///
 /// ```
 /// use leyden_tensor::{DType, quant};
@@ -130,7 +128,7 @@ pub fn decode_row(dtype: DType, bytes: &[u8], out: &mut [f32]) {
     (dtype.info().decode)(bytes, out);
 }
 
-/// Encodes whole rows: as many blocks as `x` has values for.
+/// Encodes whole rows: all blocks of `x`.
 ///
 /// # Panics
 /// `x` is not a whole number of blocks, `out` is not exactly as long as they need, or the format has no encoder
@@ -139,8 +137,8 @@ pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
     (dtype.info().encode)(x, out);
 }
 
-/// Encodes whole rows like [`encode_row`], where the error of value `i` counts `weights[i]` times; the formats with
-/// scales to choose then search for the least sum, Q4_0, Q4_1, Q5_0 and Q5_1 too. Weights are finite and not negative.
+/// Encodes whole rows like [`encode_row`], where the error of value `i` is weighted by `weights[i]`; formats with
+/// scales then search for the least sum, Q4_0, Q4_1, Q5_0 and Q5_1 too. Weights are finite and not negative.
 ///
 /// # Panics
 /// `x` is not a whole number of blocks, `weights` or `out` is not exactly as long as it needs, or the format has no encoder
@@ -149,10 +147,10 @@ pub fn encode_row_weighted(dtype: DType, x: &[f32], weights: &[f32], out: &mut [
     (dtype.info().encode_weighted)(x, weights, out);
 }
 
-/// [`decode_row`] of one format: inlined, so that who calls it chooses the instruction set.
+/// Decodes rows like [`decode_row`], of one format: inlined, so that the caller chooses the instruction set.
 ///
 /// # Panics
-/// As there.
+/// As [`decode_row`].
 #[inline(always)]
 pub fn decode_blocks<B: Block>(bytes: &[u8], out: &mut [f32]) {
     check_lengths::<B>(out.len(), bytes.len());
@@ -168,10 +166,10 @@ pub(crate) fn encode_blocks<B: Block>(x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// [`encode_row_weighted`] of one format: inlined, so that who calls it chooses the instruction set.
+/// Encodes rows like [`encode_row_weighted`], of one format: inlined, so that the caller chooses the instruction set.
 ///
 /// # Panics
-/// As there.
+/// As [`encode_row_weighted`].
 #[inline(always)]
 pub fn encode_blocks_weighted<B: Block>(x: &[f32], weights: &[f32], out: &mut [u8]) {
     check_lengths::<B>(x.len(), out.len());
@@ -188,28 +186,27 @@ fn check_lengths<B: Block>(values: usize, bytes: usize) {
     assert!(wanted == Some(bytes), "{}: {values} values do not fit {bytes} bytes exactly", B::DTYPE);
 }
 
-/// The value that a block format represents in the place of `x`: NaN as 0, infinities as the largest
-/// finite value.
+/// Returns the value that a block format represents in place of `x`: 0 for NaN, the largest finite
+/// value for infinities.
 #[inline(always)]
 fn finite(x: f32) -> f32 {
     if x.is_nan() { 0.0 } else { x.clamp(f32::MIN, f32::MAX) }
 }
 
-/// `x` as the bits of a finite half-precision number: out of range becomes the largest one.
+/// Returns the bits of a finite half-precision number: the largest one if `x` is out of range.
 #[inline(always)]
 fn scale_bits(x: f32) -> u16 {
     f32_to_f16(x.clamp(-F16_MAX, F16_MAX))
 }
 
-/// The weights of a super-block.
+/// Returns the weights of a super-block; all 1 if all are 0.
 ///
 /// # Panics
-/// They are not 256.
+/// The number of weights is not 256.
 #[inline(always)]
 fn weights_of(weights: &[f32]) -> [f32; 256] {
     let mut w = [0.0; 256];
     w.copy_from_slice(weights);
-    // Where nothing counts everything does.
     if w.iter().all(|w| *w == 0.0) { [1.0; 256] } else { w }
 }
 
@@ -224,14 +221,14 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     field
 }
 
-/// Declares a format that is decoded and never encoded: a block keeps its bytes.
+/// Declares a format that is only decoded: a block keeps its bytes.
 macro_rules! raw_block {
     ($(#[$doc:meta])* $name:ident, $len:literal, $bytes:literal, $decode:path) => {
         $(#[$doc])*
         #[allow(non_camel_case_types, reason = "named as in files")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $name(
-            /// As in the file.
+            /// Bytes as in the file.
             pub [u8; $bytes],
         );
 

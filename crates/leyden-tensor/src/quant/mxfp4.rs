@@ -2,7 +2,7 @@
 //! bit) of the OCP microscaling formats; 17 bytes.
 //!
 //! A value is `2^(e - 128) * VALUES[code]`, where the numbers are twice those of the specification so
-//! that they are whole. Byte `j` holds the code of value `j` below and that of value `j + 16` above.
+//! that they are integers. Byte `j` holds the code of value `j` below and that of value `j + 16` above.
 //! The specification reserves `e` = 255 for NaN; here it is 2^127, as in every program that reads
 //! these files.
 
@@ -24,20 +24,20 @@ pub struct MXFP4 {
 const _: () = assert!(size_of::<MXFP4>() == MXFP4::BYTES);
 
 impl MXFP4 {
-    /// What [`MXFP4_VALUES`] are multiplied by: half of the block's power of two.
+    /// Returns the factor of [`MXFP4_VALUES`]: half of the block's power of two.
     pub fn scale(&self) -> f32 {
         half_power(self.e)
     }
 }
 
-/// 2^(e - 128).
+/// Returns 2^(e - 128).
 fn half_power(e: u8) -> f32 {
     // The lowest two are subnormal.
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
 
 impl MXFP4 {
-    /// The nearest codes at a given power.
+    /// Returns the block with the nearest codes for a given exponent.
     #[inline(always)]
     fn with_exponent(x: &[f32], e: u8) -> Self {
         let d = half_power(e);
@@ -84,15 +84,15 @@ impl Block for MXFP4 {
         }
     }
 
-    /// The power of two is that of the largest magnitude, two less, and so values beyond 3/4 of the
-    /// next power are clipped: the specification's rule. Of two codes equally near, the first.
+    /// Encodes by the specification's rule: the exponent is that of the largest magnitude, minus two, so values
+    /// beyond 3/4 of the next power of two are clipped. Of two codes equally near, the first.
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);
         let largest = x.iter().fold(0.0, |m: f32, &v| m.max(finite(v).abs()));
         Self::with_exponent(x, exponent(largest))
     }
 
-    /// The power of least error of the specification's and the two beside it.
+    /// Encodes with the exponent of least error: the specification's or one of its two neighbours.
     #[inline(always)]
     fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
         assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
@@ -113,10 +113,10 @@ impl Block for MXFP4 {
     }
 }
 
-/// The stored exponent for a block: `floor(log2(largest)) + 125`, and 0 where that is negative.
+/// Returns the stored exponent for a block: `floor(log2(largest)) + 125`, and 0 if that is negative.
 ///
 /// gguf-py takes the logarithm in single precision, in which the nearest numbers below a power of two
-/// round up to it; so do they here, by the same rule in integers.
+/// round up to it; this function does the same, in integers.
 fn exponent(largest: f32) -> u8 {
     let bits = largest.to_bits();
     let floor = (bits >> 23) as i32 - 127;

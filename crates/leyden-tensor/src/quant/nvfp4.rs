@@ -1,5 +1,5 @@
-//! NVFP4: 4-bit floats as of MXFP4, in groups of 16 with an 8-bit float as the scale (4 exponent bits, 3 fraction bits, no
-//! sign); a block is 64 values in 36 bytes. Read, never written.
+//! NVFP4: the 4-bit floats of MXFP4, in groups of 16 with an 8-bit float as the scale (4 exponent bits, 3 fraction
+//! bits, no sign); a block is 64 values in 36 bytes. Decoded only.
 
 use super::{Block, MXFP4_VALUES, raw_block};
 use crate::DType;
@@ -21,7 +21,7 @@ fn decode(b: &[u8; 36], out: &mut [f32]) {
     }
 }
 
-/// Half of the 8-bit float, as the levels are doubled; its highest bit is not read, and what would be NaN is 0.
+/// Returns half of the 8-bit float, as the levels are doubled; its highest bit is ignored, and NaN becomes 0.
 fn scale_of(bits: u8) -> f32 {
     let (exponent, fraction) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
     let scale = match (exponent, bits) {

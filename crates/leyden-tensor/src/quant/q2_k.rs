@@ -11,7 +11,7 @@ use crate::DType;
 
 const GROUPS: usize = 16;
 const GROUP: usize = 16;
-/// The search starts from clipping the extremes by a third and ends with the outer codes empty.
+/// The search starts from clipping the extremes by a third and ends with the outer codes unused.
 const SHAPE: Shape =
     Shape { max_code: 3.0, max_factor: 15.0, starts: Starts { first: 2.0, step: 0.15, n: 16 } };
 
@@ -30,7 +30,7 @@ pub struct Q2K {
 
 const _: () = assert!(size_of::<Q2K>() == Q2K::BYTES);
 
-/// Where the two bits of value `i` lie: byte and shift.
+/// Returns the byte and the shift of the two bits of value `i`.
 pub(super) fn place(i: usize) -> (usize, usize) {
     (i / 128 * 32 + i % 32, i / 32 % 4 * 2)
 }
@@ -72,7 +72,7 @@ impl Block for Q2K {
         }
     }
 
-    /// Searches scales and minima for the least squared error.
+    /// Searches for the scales and minima with the least squared error.
     fn encode(x: &[f32]) -> Self {
         Self::encode_weighted(x, &[1.0; Self::LEN])
     }

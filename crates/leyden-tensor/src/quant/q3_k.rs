@@ -38,7 +38,7 @@ pub struct Q3K {
 const _: () = assert!(size_of::<Q3K>() == Q3K::BYTES);
 
 impl Q3K {
-    /// The scale of group `j` (0 to 15), from -32 to 31.
+    /// Returns the scale of group `j` (0 to 15), from -32 to 31.
     pub fn scale(&self, j: usize) -> i8 {
         let low = self.scales[j % 8] >> (j / 8 * 4) & 15;
         let high = self.scales[8 + j % 4] >> (j / 4 * 2) & 3;
@@ -82,7 +82,7 @@ impl Block for Q3K {
         }
     }
 
-    /// Searches scales for the least squared error.
+    /// Searches for the scales with the least squared error.
     fn encode(x: &[f32]) -> Self {
         Self::encode_weighted(x, &[1.0; Self::LEN])
     }

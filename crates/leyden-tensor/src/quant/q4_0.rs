@@ -8,7 +8,7 @@ use super::symmetric::{self, Shape};
 use super::{Block, f16_to_f32, field, finite, scale_bits};
 use crate::DType;
 
-/// The search starts from clipping the extremes and ends with the outer codes empty.
+/// The search starts from clipping the extremes and ends with the outer codes unused.
 const SHAPE: Shape<Integers> = Shape {
     codes: Integers(-8.0, 7.0),
     extreme: -8.0,
@@ -56,7 +56,7 @@ impl Block for Q4_0 {
         }
     }
 
-    /// The value of largest magnitude (the first, if several) becomes code 0, which is -8.
+    /// Encodes with the value of largest magnitude (the first, if several) as code 0, which is -8.
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);
         let mut largest = finite(x[0]);
@@ -76,7 +76,8 @@ impl Block for Q4_0 {
         Q4_0 { d: bits, qs }
     }
 
-    /// A grid that the values lie on is kept; else the scale of least error is searched for, of either sign.
+    /// Keeps the scale if all values are multiples of one; else searches for the scale of least error, of either
+    /// sign.
     #[inline(always)]
     fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
         assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
@@ -89,9 +90,9 @@ impl Block for Q4_0 {
     }
 }
 
-/// What values are multiplied by to become codes: the inverse of the scale before it was rounded to
-/// 16 bits, as gguf-py has it; of the stored scale where that one was out of range; and 0 where the
-/// inverse does not exist.
+/// Returns the factor that turns values into codes: the inverse of the scale before it was rounded to
+/// 16 bits, as in gguf-py; of the stored scale if the unrounded one is out of range; and 0 if the
+/// inverse is not finite.
 pub(super) fn inverse(d: f32, bits: u16) -> f32 {
     let d = if d.abs() > super::F16_MAX { f16_to_f32(bits) } else { d };
     let id = 1.0 / d;

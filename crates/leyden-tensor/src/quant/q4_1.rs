@@ -54,7 +54,7 @@ impl Block for Q4_1 {
         }
     }
 
-    /// The smallest value becomes code 0, the largest code 15.
+    /// Encodes with the smallest value as code 0 and the largest as code 15.
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);
         let scale = MinScale::of(x, 15.0);
@@ -65,7 +65,7 @@ impl Block for Q4_1 {
         Q4_1 { d: scale.d, m: scale.m, qs }
     }
 
-    /// Searches scale and minimum for the least squared error.
+    /// Searches for the scale and minimum with the least squared error.
     #[inline(always)]
     fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
         assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));

@@ -13,7 +13,7 @@ use crate::DType;
 
 const GROUPS: usize = 8;
 const GROUP: usize = 32;
-/// The search starts from clipping the extremes by a fifth and ends with the outer codes empty.
+/// The search starts from clipping the extremes by a fifth and ends with the outer codes unused.
 const SHAPE: Shape =
     Shape { max_code: 15.0, max_factor: 63.0, starts: Starts { first: 12.6, step: 0.4, n: 16 } };
 
@@ -33,14 +33,14 @@ pub struct Q4K {
 const _: () = assert!(size_of::<Q4K>() == Q4K::BYTES);
 
 impl Q4K {
-    /// The scale and the minimum of group `j` (0 to 7), each 0 to 63.
+    /// Returns the scale and the minimum of group `j` (0 to 7), each 0 to 63.
     #[inline(always)]
     pub fn scale_min(&self, j: usize) -> (u8, u8) {
         scale_min(&self.scales, j)
     }
 }
 
-/// The scale and the minimum of group `j` out of the packed twelve bytes.
+/// Returns the scale and the minimum of group `j` from the packed twelve bytes.
 #[inline(always)]
 pub(super) fn scale_min(s: &[u8; 12], j: usize) -> (u8, u8) {
     if j < 4 {
@@ -50,7 +50,7 @@ pub(super) fn scale_min(s: &[u8; 12], j: usize) -> (u8, u8) {
     }
 }
 
-/// The inverse of [`scale_min`] for all groups.
+/// Packs the scales and minima of all groups, the inverse of [`scale_min`].
 #[inline(always)]
 pub(super) fn pack_scales(p: &Params<GROUPS>) -> [u8; 12] {
     let mut scales = [0; 12];
@@ -107,7 +107,7 @@ impl Block for Q4K {
         }
     }
 
-    /// Searches scales and minima for the least squared error.
+    /// Searches for the scales and minima with the least squared error.
     fn encode(x: &[f32]) -> Self {
         Self::encode_weighted(x, &[1.0; Self::LEN])
     }

@@ -9,7 +9,7 @@ use super::symmetric::{self, Shape};
 use super::{Block, f16_to_f32, field, finite, scale_bits};
 use crate::DType;
 
-/// The search starts from clipping the extremes and ends with the outer codes empty.
+/// The search starts from clipping the extremes and ends with the outer codes unused.
 const SHAPE: Shape<Integers> = Shape {
     codes: Integers(-16.0, 15.0),
     extreme: -16.0,
@@ -58,7 +58,7 @@ impl Block for Q5_0 {
         }
     }
 
-    /// The value of largest magnitude (the first, if several) becomes code 0, which is -16.
+    /// Encodes with the value of largest magnitude (the first, if several) as code 0, which is -16.
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);
         let mut largest = finite(x[0]);
@@ -74,7 +74,8 @@ impl Block for Q5_0 {
         Q5_0 { d: bits, qh, qs }
     }
 
-    /// A grid that the values lie on is kept; else the scale of least error is searched for, of either sign.
+    /// Keeps the scale if all values are multiples of one; else searches for the scale of least error, of either
+    /// sign.
     #[inline(always)]
     fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
         assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));
@@ -84,7 +85,7 @@ impl Block for Q5_0 {
     }
 }
 
-/// The codes of Q5_0 and Q5_1.
+/// Returns the codes of a Q5_0 or Q5_1 block.
 #[inline(always)]
 pub(super) fn unpack(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
     let high = u32::from_le_bytes(qh);
@@ -95,7 +96,7 @@ pub(super) fn unpack(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
     codes
 }
 
-/// The inverse of [`unpack`].
+/// Packs codes, the inverse of [`unpack`].
 #[inline(always)]
 pub(super) fn pack(codes: [u8; 32]) -> ([u8; 4], [u8; 16]) {
     let (mut high, mut low) = (0u32, [0; 16]);

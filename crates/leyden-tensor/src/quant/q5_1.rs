@@ -56,7 +56,7 @@ impl Block for Q5_1 {
         }
     }
 
-    /// The smallest value becomes code 0, the largest code 31.
+    /// Encodes with the smallest value as code 0 and the largest as code 31.
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);
         let scale = MinScale::of(x, 31.0);
@@ -64,7 +64,7 @@ impl Block for Q5_1 {
         Q5_1 { d: scale.d, m: scale.m, qh, qs }
     }
 
-    /// Searches scale and minimum for the least squared error.
+    /// Searches for the scale and minimum with the least squared error.
     #[inline(always)]
     fn encode_weighted(x: &[f32], w: &[f32]) -> Self {
         assert_eq!((x.len(), w.len()), (Self::LEN, Self::LEN));

@@ -12,7 +12,7 @@ use crate::DType;
 
 const GROUPS: usize = 8;
 const GROUP: usize = 32;
-/// The search starts from clipping the extremes by a tenth and ends with the outer codes empty.
+/// The search starts from clipping the extremes by a tenth and ends with the outer codes unused.
 const SHAPE: Shape =
     Shape { max_code: 31.0, max_factor: 63.0, starts: Starts { first: 28.0, step: 0.5, n: 16 } };
 
@@ -34,7 +34,7 @@ pub struct Q5K {
 const _: () = assert!(size_of::<Q5K>() == Q5K::BYTES);
 
 impl Q5K {
-    /// The scale and the minimum of group `j` (0 to 7), each 0 to 63.
+    /// Returns the scale and the minimum of group `j` (0 to 7), each 0 to 63.
     pub fn scale_min(&self, j: usize) -> (u8, u8) {
         scale_min(&self.scales, j)
     }
@@ -82,7 +82,7 @@ impl Block for Q5K {
         }
     }
 
-    /// Searches scales and minima for the least squared error.
+    /// Searches for the scales and minima with the least squared error.
     fn encode(x: &[f32]) -> Self {
         Self::encode_weighted(x, &[1.0; Self::LEN])
     }

@@ -35,7 +35,7 @@ pub struct Q6K {
 
 const _: () = assert!(size_of::<Q6K>() == Q6K::BYTES);
 
-/// Where the code of value `i` lies: the index and shift of its low bits, and of its high bits.
+/// Returns index and shift of the low bits of value `i`'s code, and those of its high bits.
 #[inline(always)]
 fn place(i: usize) -> (usize, usize, usize, usize) {
     let (half, run, at) = (i / 128, i / 32 % 4, i % 32);
@@ -78,7 +78,7 @@ impl Block for Q6K {
         }
     }
 
-    /// Searches scales for the least squared error.
+    /// Searches for the scales with the least squared error.
     fn encode(x: &[f32]) -> Self {
         Self::encode_weighted(x, &[1.0; Self::LEN])
     }

@@ -44,7 +44,7 @@ impl Block for Q8_0 {
         }
     }
 
-    /// The largest magnitude becomes code ±127; halves are rounded away from zero.
+    /// Encodes with the largest magnitude as code ±127; halves are rounded away from zero.
     #[inline(always)]
     fn encode(x: &[f32]) -> Self {
         assert_eq!(x.len(), Self::LEN);

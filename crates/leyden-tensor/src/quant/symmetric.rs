@@ -1,5 +1,4 @@
-//! The search for scales in super-blocks of 256 values: what the encoders of Q3_K, Q6_K and IQ4_XS
-//! share.
+//! The search for scales in super-blocks of 256 values, shared by the encoders of Q3_K, Q6_K and IQ4_XS.
 //!
 //! A value is `(d * scale) * code`, with codes and scales of either sign and one half-precision
 //! factor. First every group is fitted by itself (see [`fit`]), then the factor is set so that the
@@ -9,16 +8,16 @@
 use super::fit::{self, Codes, Starts};
 use super::{F16_MAX, finite, scale_bits};
 
-/// Candidates that a search looks at together.
+/// Number of candidates that are evaluated at once.
 const AT_ONCE: usize = 16;
 
-/// What distinguishes the formats.
+/// The parameters in which the formats differ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape<C> {
     pub(super) codes: C,
-    /// The code of largest magnitude.
+    /// Code of largest magnitude.
     pub(super) extreme: f32,
-    /// The lowest scale; the highest is one less than its magnitude.
+    /// Lowest scale; the highest is one less than its magnitude.
     pub(super) low_scale: f32,
     pub(super) starts: Starts,
 }
@@ -30,7 +29,7 @@ pub(super) struct Search<'a, C, const GROUPS: usize> {
     shape: Shape<C>,
 }
 
-/// Parameters as they will be stored.
+/// Parameters as they are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Params<const GROUPS: usize> {
     pub(super) d: f32,
@@ -42,7 +41,7 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
     #[inline(always)]
     pub(super) fn new(x: &[f32], w: &'a [f32; 256], shape: Shape<C>) -> Self {
         assert_eq!(x.len(), 256, "values of a super-block");
-        // Nothing beyond this can be represented, and squares of what is left stay finite.
+        // Larger values cannot be represented, and squares of the limited values stay finite.
         let limit = F16_MAX * shape.low_scale * shape.extreme;
         let mut values = [0.0; 256];
         for (value, &x) in values.iter_mut().zip(x) {
@@ -58,7 +57,7 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
         (&self.x[range.clone()], &self.w[range])
     }
 
-    /// The best parameters that were found, and the code of every value.
+    /// Returns the best parameters that were found, and the code of every value.
     #[inline(always)]
     pub(super) fn run(&self) -> (Params<GROUPS>, [f32; 256]) {
         let mut ideal = [0.0; GROUPS];
@@ -99,7 +98,7 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
             let (x, w) = self.group(j);
             let s0 = fit::nearest(scale * fit::reciprocal(d), low, high);
             let mut least = f32::INFINITY;
-            // The last is there to fill a vector.
+            // The last one only fills the vector.
             let near = [s0, s0 - 1.0, s0 + 1.0, s0];
             let errors = fit::errors(x, w, &near.map(|s| d * s), &[0.0; 4], self.shape.codes);
             for (s, error) in near.into_iter().zip(errors) {
@@ -112,7 +111,7 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
         params
     }
 
-    /// The factor of least error for the groups' scales and the codes that follow from them.
+    /// Returns the factor of least error for the groups' scales and the codes that follow from them.
     #[inline(always)]
     fn solve_factor(&self, p: &Params<GROUPS>) -> f32 {
         let (mut aa, mut ax) = (0.0, 0.0);
@@ -140,7 +139,7 @@ impl<'a, C: Codes, const GROUPS: usize> Search<'a, C, GROUPS> {
     }
 }
 
-/// The scale of least error for one group, of either sign: the codes reach further on one side of
+/// Returns the scale of least error for one group, of either sign, since codes extend further on one side of
 /// zero than on the other.
 #[inline(always)]
 pub(super) fn fit_group<C: Codes>(x: &[f32], w: &[f32], shape: &Shape<C>) -> f32 {
@@ -149,7 +148,7 @@ pub(super) fn fit_group<C: Codes>(x: &[f32], w: &[f32], shape: &Shape<C>) -> f32
         return 0.0;
     }
     let mut best = Fit { scale: largest / shape.extreme, gain: f32::NEG_INFINITY };
-    // Either sign of every code, so many at once; the last one fills the last vector.
+    // Either sign of every starting code; the last one only fills the last vector.
     let last = 2 * usize::from(shape.starts.n) - 1;
     for from in (0..=last).step_by(AT_ONCE) {
         let mut inverse = [0.0; AT_ONCE];
@@ -178,8 +177,8 @@ pub(super) fn fit_group<C: Codes>(x: &[f32], w: &[f32], shape: &Shape<C>) -> f32
     best.scale
 }
 
-/// The scale, as half-precision bits, and the codes, counted from the lowest, of 32 values with one scale: of those that
-/// [`on_grid`] finds, else of least error.
+/// Returns the scale, as half-precision bits, and the codes, counted from the lowest, of 32 values with one scale:
+/// the scale that [`on_grid`] finds, else that of least error.
 #[inline(always)]
 pub(super) fn encode_32(x: &[f32], w: &[f32], shape: &Shape<fit::Integers>) -> (u16, [u8; 32]) {
     let limit = F16_MAX * -shape.extreme;
@@ -188,7 +187,7 @@ pub(super) fn encode_32(x: &[f32], w: &[f32], shape: &Shape<fit::Integers>) -> (
         Some(d) => d,
         None => {
             let ideal = fit::factor(fit_group(&x, &w, shape));
-            // Codes can change with the rounding of the scale; then another scale may suit them better.
+            // Codes can change with the rounding of the scale; then another scale may fit them better.
             let m = fit::moments(&x, &w, 0.0, fit::reciprocal(ideal), shape.codes);
             let again = fit::factor(m.xq / m.qq);
             let error = fit::error(&x, &w, ideal, 0.0, shape.codes);
@@ -203,15 +202,15 @@ pub(super) fn encode_32(x: &[f32], w: &[f32], shape: &Shape<fit::Integers>) -> (
     (scale_bits(d), codes)
 }
 
-/// The scale, as it will be stored, of values that are all whole multiples of it within half a step of BF16: those of a
-/// checkpoint that was trained with such blocks (quantisation-aware training), whose grid a search would lose.
+/// Returns the scale, as it is stored, of which all values are integer multiples within half a BF16 step. These are
+/// the values of a checkpoint from quantisation-aware training with such blocks; a search would lose their grid.
 #[inline(always)]
 pub(super) fn on_grid(x: &[f32; 32], shape: &Shape<fit::Integers>) -> Option<f32> {
     let largest = x.iter().fold(0.0, |a: f32, &b| if b.abs() > a.abs() { b } else { a });
     let fit::Integers(low, high) = shape.codes;
-    // BF16 has eight bits of mantissa, and a half eleven.
+    // BF16 has eight significant bits, and F16 eleven.
     const TOLERANCE: f32 = 1.0 / 256.0 + 1.0 / 2048.0;
-    // Few codes would fit many values by chance: what is on a grid uses most of them.
+    // With few codes many values would fit by chance, so a grid must use most of its codes.
     let codes: [f32; 32] = array_of(low);
     let mut scales = [0.0; 32];
     let mut inverse = [0.0; 32];
@@ -221,8 +220,8 @@ pub(super) fn on_grid(x: &[f32; 32], shape: &Shape<fit::Integers>) -> Option<f32
         inverse[c] = fit::reciprocal(scales[c]);
         miss[c] = if codes[c].abs() * 2.0 > high && codes[c] <= high { 0.0 } else { 1.0 };
     }
-    // Most blocks are on no grid, and a few values show it, before scales are rounded. Rounding moves a multiple by
-    // half of what is added here, except among the subnormal halves, where all are tried.
+    // Most blocks are on no grid, and a few values show it before scales are rounded. Rounding moves a multiple by
+    // half of the margin added here, except among the subnormal halves, where all are tried.
     if largest.abs() > 1.0 / 512.0 {
         for x in x.as_chunks::<4>().0 {
             for x in x {
@@ -246,7 +245,7 @@ pub(super) fn on_grid(x: &[f32; 32], shape: &Shape<fit::Integers>) -> Option<f32
     None
 }
 
-/// 32 numbers from one on, each larger by 1.
+/// Returns 32 numbers from `first` on, each larger by 1.
 #[inline(always)]
 fn array_of(first: f32) -> [f32; 32] {
     let mut all = [first; 32];
@@ -258,7 +257,7 @@ fn array_of(first: f32) -> [f32; 32] {
     all
 }
 
-/// Whether all values are whole multiples of `d`, within so much of their magnitude.
+/// Returns true if all values are integer multiples of `d`, within `tolerance` relative to their magnitude.
 #[inline(always)]
 fn fits(x: &[f32; 32], d: f32, shape: &Shape<fit::Integers>, tolerance: f32) -> bool {
     let inverse = fit::reciprocal(d);
@@ -268,7 +267,7 @@ fn fits(x: &[f32; 32], d: f32, shape: &Shape<fit::Integers>, tolerance: f32) -> 
     })
 }
 
-/// A solution for one group; `gain` is how much of the sum of squares it explains.
+/// A solution for one group; `gain` is the part of the sum of squares that it explains.
 #[derive(Clone, Copy)]
 struct Fit {
     scale: f32,
@@ -284,7 +283,7 @@ impl Fit {
 
     #[inline(always)]
     fn of(qq: f32, xq: f32) -> Fit {
-        // Computed either way, so that loops around it are vectorised.
+        // Computed unconditionally, so that loops around it are vectorised.
         let scale = xq / qq;
         let found = qq > 0.0;
         Fit {
@@ -310,7 +309,7 @@ mod tests {
         starts: Starts { first: 14.6, step: 0.3, n: 11 },
     };
 
-    /// Large, small, and among the subnormal halves, where scales cannot be told apart before they are rounded.
+    /// Large, small, and among the subnormal halves, where scales cannot be distinguished before they are rounded.
     #[test]
     fn a_grid_is_found_at_any_scale() {
         for d in [3.0, -0.25, 1.0 / 4096.0, 3.0 / 1_048_576.0, -5.0 / 16_777_216.0] {

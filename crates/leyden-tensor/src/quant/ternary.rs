@@ -1,26 +1,26 @@
-//! TQ1_0, TQ2_0 and Q1_0: values that are one half-precision number times -1, 0 or 1, or times -1 or 1. Read, never
-//! written.
+//! TQ1_0, TQ2_0 and Q1_0: values are one half-precision factor times -1, 0 or 1, or times -1 or 1. Decoded
+//! only.
 
 use super::{Block, f16_to_f32, field, raw_block};
 use crate::DType;
 
 raw_block! {
-    /// 1.69 bits: five values of three levels in a byte; 256 values in 54 bytes.
+    /// 1.69 bits per value: five values of three levels in a byte; 256 values in 54 bytes.
     TQ1_0, 256, 54, decode_tq1
 }
 raw_block! {
-    /// 2.06 bits: four values of three levels in a byte; 256 values in 66 bytes.
+    /// 2.06 bits per value: four values of three levels in a byte; 256 values in 66 bytes.
     TQ2_0, 256, 66, decode_tq2
 }
 raw_block! {
-    /// 1.13 bits: eight signs in a byte; 128 values in 18 bytes.
+    /// 1.13 bits per value: eight signs in a byte; 128 values in 18 bytes.
     Q1_0, 128, 18, decode_q1
 }
 
 impl TQ1_0 {
-    /// The levels of the values, from 0 for the lowest to 2.
+    /// Returns the levels of the values, from 0 for the lowest to 2.
     pub fn levels(&self) -> [u8; 256] {
-        // A byte is the fraction of 256 whose first five digits to the base of three are five levels.
+        // A byte is the fraction of 256 whose first five digits in base three are five levels.
         const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
         let digit = |at: usize, n: usize| ((u16::from(self.0[at].wrapping_mul(POWERS[n])) * 3) >> 8) as u8;
         std::array::from_fn(|i| match i {
@@ -30,19 +30,19 @@ impl TQ1_0 {
         })
     }
 
-    /// What levels are multiplied by, as half-precision bits.
+    /// Returns the factor of the levels, as half-precision bits.
     pub fn factor(&self) -> u16 {
         u16::from_le_bytes(field(&self.0, 52))
     }
 }
 
 impl TQ2_0 {
-    /// The levels of the values, from 0 for the lowest; 3, which no program writes, is twice as high as 2.
+    /// Returns the levels of the values, from 0 for the lowest; 3, which no program writes, is twice as high as 2.
     pub fn levels(&self) -> [u8; 256] {
         std::array::from_fn(|i| self.0[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3)
     }
 
-    /// What levels are multiplied by, as half-precision bits.
+    /// Returns the factor of the levels, as half-precision bits.
     pub fn factor(&self) -> u16 {
         u16::from_le_bytes(field(&self.0, 64))
     }
