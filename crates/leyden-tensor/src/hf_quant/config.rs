@@ -1,4 +1,4 @@
-//! `quantization_config`: which variants of the methods are read, and which are refused by name.
+//! `quantization_config`: the supported variants of each method; others are refused by name.
 
 use super::{Method, keys};
 use crate::Json;
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Escaped};
 use serde_json::Value;
 
 const ROOT: &str = "quantization_config";
-/// The side of a block with one scale where nothing is said.
+/// Side of a block with one scale if the configuration gives none.
 const BLOCK: usize = 128;
 
 pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
@@ -105,7 +105,7 @@ fn same_bits(config: &Json, key: &str, bits: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Two sizes.
+/// Reads two sizes.
 fn sides_of(value: &Value) -> Option<[usize; 2]> {
     let [rows, columns] = value.as_array()?.as_slice() else { return None };
     let side = |v: &Value| v.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);

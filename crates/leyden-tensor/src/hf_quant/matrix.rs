@@ -1,8 +1,8 @@
-//! A quantised matrix, and what becomes of it.
+//! A quantised matrix, and its conversion to a block format or to floats.
 //!
-//! Values are `scale * (code - zero)`. [`Target`] is the first format that holds all of them; integers stay what they are, and
-//! what is lost, if anything, is the rounding of scales to half precision. Floats in eight bits, and integers whose groups do
-//! not lie in order, become floats of 16 bits, exactly where these hold the products, else rounded to the nearest.
+//! Values are `scale * (code - zero)`. [`Target`] is the smallest format that holds all of them. Integers are kept
+//! exactly; only scales may be rounded, to half precision. 8-bit floats, and integers whose groups are not in order,
+//! become 16-bit floats: exactly if these can represent the products, else rounded to nearest.
 
 use crate::DType;
 use crate::quant::{Block, Q4_0, Q5_0, Q8_0, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
@@ -11,10 +11,10 @@ use std::thread;
 
 /// Values in a block of the formats below.
 const BLOCK: usize = 32;
-/// Up to this much a scale may change on its way to half precision: half of its last bit, where it is no subnormal number.
-const MOST_LOSS: f32 = 1.0 / 2048.0;
+/// Maximum relative rounding error of a scale in half precision: half of its last bit, if it is not subnormal.
+const MAX_SCALE_LOSS: f32 = 1.0 / 2048.0;
 
-/// Words of 32 bits, low byte first.
+/// 32-bit words, little-endian.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a>(pub(super) &'a [u8]);
 
@@ -23,21 +23,21 @@ impl Words<'_> {
         self.0.as_chunks().0.get(i).map_or(0, |b| u32::from_le_bytes(*b))
     }
 
-    /// These words with one added to each field of so many bits, as GPTQ's programs make zero points of their first version those
-    /// of the second: where fields fill a word the sum is the word's, so that a field of ones becomes 0 and adds one to its
-    /// neighbour, from which one was taken when it was written.
+    /// Returns the zero point of `bits` bits at bit `first`, plus one: files of GPTQ's first version store zero
+    /// points minus one. If fields fill a word, one is added to all fields of the word at once, as GPTQ's programs
+    /// do: a field of ones becomes 0 and carries into its neighbour, which had lent to it when the file was written.
     pub(super) fn zero_point(&self, first: u64, bits: u32, place: impl Fn(usize) -> usize) -> u32 {
         let all = (1 << bits) - 1;
         if !32_u32.is_multiple_of(bits) {
             return (self.bits(first, bits, place) + 1) & all;
         }
-        // Ones in the lowest place of each field.
+        // A one in the lowest bit of each field.
         let ones = u32::MAX / all;
         let word = self.at(place((first / 32) as usize)).wrapping_add(ones);
         word >> (first % 32) & all
     }
 
-    /// `bits` bits from `first` on of a run of words whose places `place` gives.
+    /// Returns `bits` bits from bit `first` on of a sequence of words; `place` gives the index of each word.
     pub(super) fn bits(&self, first: u64, bits: u32, place: impl Fn(usize) -> usize) -> u32 {
         let (word, shift) = ((first / 32) as usize, (first % 32) as u32);
         let low = u64::from(self.at(place(word)));
@@ -46,42 +46,42 @@ impl Words<'_> {
     }
 }
 
-/// Where codes lie.
+/// Layout of the codes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Codes<'a> {
-    /// The bits of a column, `[k * bits / 32][rows]`.
+    /// Bits of a column one after the other, `[k * bits / 32][rows]`.
     Columns { words: Words<'a>, bits: u32 },
-    /// Four bits each of eight outputs, `[k][rows / 8]`.
+    /// 4-bit codes of eight outputs in a word, `[k][rows / 8]`.
     Awq { words: Words<'a>, order: [u32; 8] },
-    /// As many inputs as fit into a word whole, `[rows][columns]`.
+    /// As many codes of a row as fit a word whole, `[rows][columns]`.
     Rows { words: Words<'a>, bits: u32, columns: usize },
     /// Signed bytes, `[rows][k]`.
     Bytes(&'a [u8]),
-    /// Floats of four bits of exponent and three of fraction, `[rows][k]`.
+    /// 8-bit floats (E4M3), `[rows][k]`.
     E4m3(&'a [u8]),
 }
 
-/// A matrix `[rows, k]`.
+/// A quantised matrix `[rows, k]`.
 #[derive(Debug)]
 pub(super) struct Matrix<'a> {
     pub(super) rows: usize,
     pub(super) k: usize,
     pub(super) codes: Codes<'a>,
-    /// The least and the largest code.
+    /// Smallest and largest code.
     pub(super) range: [i16; 2],
-    /// `[rows / sides[0]][groups]`.
+    /// Scales, `[rows / sides[0]][groups]`.
     pub(super) scales: Vec<f32>,
     pub(super) groups: usize,
-    /// How many rows and how many inputs have one scale.
+    /// Numbers of rows and of inputs that share a scale.
     pub(super) sides: [usize; 2],
-    /// As the scales; without them all are `zero`.
+    /// Zero points, laid out like the scales; without them every zero point is `zero`.
     pub(super) zeros: Option<Vec<i16>>,
     pub(super) zero: i16,
-    /// The group of each input, where it is not that of its place.
+    /// Group of each input, if groups are not consecutive inputs.
     pub(super) order: Option<Vec<usize>>,
 }
 
-/// What a matrix becomes, the smallest first.
+/// Formats that a matrix can become, the smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Q4_0,
@@ -106,19 +106,19 @@ impl Target {
 }
 
 impl Matrix<'_> {
-    /// Whether a value is not a number.
+    /// Returns true if a value is NaN.
     pub(super) fn has_nan(&self) -> bool {
         matches!(self.codes, Codes::E4m3(bytes) if bytes.iter().any(|b| b & 0x7f == 0x7f))
     }
 
-    /// The smallest format that holds it.
+    /// Returns the smallest format that holds the matrix.
     pub(super) fn target(&self) -> Target {
         self.integers().unwrap_or_else(|| self.float_target())
     }
 
-    /// The smallest format of integers that holds it.
+    /// Returns the smallest integer format that holds the matrix, if any.
     pub(super) fn integers(&self) -> Option<Target> {
-        let fits = self.scales.iter().map(|s| rounding(*s)).fold(0.0, f32::max) <= MOST_LOSS;
+        let fits = self.scales.iter().map(|s| rounding(*s)).fold(0.0, f32::max) <= MAX_SCALE_LOSS;
         let is_float = matches!(self.codes, Codes::E4m3(_));
         let in_blocks =
             self.order.is_none() && self.sides[1].is_multiple_of(BLOCK) && self.k.is_multiple_of(BLOCK);
@@ -136,8 +136,8 @@ impl Matrix<'_> {
         }
     }
 
-    /// The first that holds all values exactly; of those of 16 bits else the one that rounds to the nearest of eleven bits, if
-    /// all are in its range.
+    /// Returns the first float format that holds all values exactly; else F16, which rounds to eleven significant
+    /// bits, if all values are in its range; else F32.
     fn float_target(&self) -> Target {
         let (mut half, mut brain, mut most, mut least) = (true, true, 0.0_f32, f32::MAX);
         self.for_values(0..self.rows, |_, values| {
@@ -153,16 +153,17 @@ impl Matrix<'_> {
         match (half, brain) {
             (true, _) => Target::F16,
             (_, true) => Target::BF16,
-            // Larger ones do not fit; where even the largest is small, little would be left.
+            // Larger values overflow; if even the largest is tiny, most precision would be lost.
             _ if most <= 65504.0 && most >= 2_f32.powi(-12) => Target::F16,
             _ => Target::F32,
         }
     }
 
-    /// Writes all rows, and returns by how much a value changed, relative to its size or, of floats, to the largest of its row.
+    /// Writes all rows and returns the largest relative rounding error, as
+    /// [`OwnedTensor::loss`](crate::OwnedTensor::loss).
     pub(super) fn write(&self, target: Target, out: &mut [u8]) -> f32 {
         let row_bytes = out.len() / self.rows.max(1);
-        // Words hold eight outputs, so tasks begin at multiples of them.
+        // Words hold eight outputs, so tasks begin at multiples of eight rows.
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let each = self.rows.div_ceil(threads).next_multiple_of(8).max(8);
         thread::scope(|scope| {
@@ -173,7 +174,6 @@ impl Matrix<'_> {
                     scope.spawn(move || self.write_rows(target, rows, row_bytes, out))
                 })
                 .collect();
-            // A panic of a task is one here too.
             tasks.into_iter().map(|task| task.join().unwrap_or(f32::INFINITY)).fold(0.0, f32::max)
         })
     }
@@ -218,13 +218,13 @@ impl Matrix<'_> {
         loss
     }
 
-    /// Where the scale of a value lies.
+    /// Returns the index of the scale and zero point of input `i`.
     fn at(&self, row: usize, i: usize) -> usize {
         let group = self.order.as_ref().map_or(i / self.sides[1], |order| order[i]);
         row / self.sides[0] * self.groups + group
     }
 
-    /// Hands out the values of rows.
+    /// Calls `take` with the values of each row.
     fn for_values(&self, rows: Range<usize>, mut take: impl FnMut(usize, &[f32])) {
         let mut values = vec![0.0; self.k];
         if let Codes::E4m3(bytes) = self.codes {
@@ -246,9 +246,9 @@ impl Matrix<'_> {
         });
     }
 
-    /// Hands out the codes of rows, which begin at a multiple of eight.
+    /// Calls `take` with the codes of each row; `rows` begins at a multiple of eight.
     fn for_codes(&self, rows: Range<usize>, mut take: impl FnMut(usize, &[i16])) {
-        /// Rows that are read together, whose words are neighbours.
+        /// Number of rows that are read together, since their words are neighbours.
         const TOGETHER: usize = 8;
         let k = self.k;
         let mut codes = vec![0_i16; TOGETHER * k];
@@ -285,7 +285,7 @@ impl Matrix<'_> {
     }
 }
 
-/// By how much a scale changes on its way to half precision.
+/// Returns the relative rounding error of a scale in half precision.
 fn rounding(scale: f32) -> f32 {
     let back = f16_to_f32(f32_to_f16(scale));
     if back == scale { 0.0 } else { ((back - scale) / scale).abs() }
@@ -308,7 +308,8 @@ fn block(target: Target, d: u16, codes: [i16; BLOCK], out: &mut [u8]) {
     }
 }
 
-/// A float of one sign, four exponent and three fraction bits, without infinities; NaN, which is refused, counts as 0.
+/// Converts an E4M3 float: one sign, four exponent and three fraction bits, no infinities; NaN, refused earlier,
+/// is 0.
 fn e4m3(byte: u8) -> f32 {
     let (exponent, fraction) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
     let size = match (exponent, byte & 0x7f) {

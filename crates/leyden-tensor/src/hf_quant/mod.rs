@@ -1,10 +1,10 @@
-//! [`HfQuantised`]: folders whose matrices are quantised as `quantization_config` says, by GPTQ, AWQ, compressed-tensors or
-//! in FP8, as tensors of GGUF's block formats.
+//! [`HfQuantised`]: converts the matrices of folders that `quantization_config` says are quantised, by GPTQ, AWQ,
+//! compressed-tensors or FP8, to tensors of GGUF's block formats.
 //!
-//! A matrix of integers with a scale for a group of inputs becomes Q4_0, Q5_0 or Q8_0, the first that holds its integers less
-//! their zero points; group sizes are multiples of 32, so every block has one scale, which is a half-precision number already
-//! or is rounded to one. What does not lie on such a grid becomes floats ([`matrix::Matrix`]). Which tensors of a layer are
-//! quantised shows in the files: lists of modules that are not are not needed.
+//! A matrix of integers with one scale per group of inputs becomes Q4_0, Q5_0 or Q8_0: the smallest that holds its
+//! integers minus their zero points. Group sizes are multiples of 32, so every block has one scale, which is rounded
+//! to half precision. Other matrices become floats ([`matrix::Matrix`]). The tensors in the files tell which matrices
+//! are quantised; the configuration's lists of excluded modules are not needed.
 
 mod config;
 mod keys;
@@ -17,37 +17,37 @@ use crate::view::OwnedTensor;
 use matrix::Target;
 use std::sync::Arc;
 
-/// How a checkpoint stores its quantised matrices.
+/// Storage layout of a checkpoint's quantised matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// `qweight`, whose words hold neighbours along the inputs; zero points are one less than they mean in the first version.
+    /// `qweight`, whose words hold neighbours along the inputs; the first version stores zero points minus one.
     Gptq { first_version: bool, bits: u32 },
-    /// `qweight`, whose words hold eight neighbours along the outputs in an order of their own.
+    /// `qweight`, whose words hold eight neighbours along the outputs in AWQ's own order.
     Awq,
     /// `weight_packed`, or `weight` in I8 or F8_E4M3, each with `weight_scale`.
-    /// Words hold values of one of the numbers of bits of `bits`, a bit for each.
+    /// `bits` is a bit set of the numbers of bits that values in words may have.
     CompressedTensors { block: Option<[usize; 2]>, bits: u16 },
     /// `weight` in F8_E4M3 with `weight_scale_inv` for blocks, or `weight_scale`.
     Fp8 { block: [usize; 2] },
 }
 
-/// What `config.json` says of the quantisation of a folder's matrices.
+/// The quantisation of a folder's matrices, from `config.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HfQuantised(Method);
 
 impl HfQuantised {
-    /// Reads `quantization_config`; `None` if there is none, or it names another method than these.
+    /// Reads `quantization_config`; `None` if there is none, or it names another method.
     ///
     /// # Errors
-    /// A variant of one of these methods that is not read, by the key that says so.
+    /// The method is supported but its variant is not; the error names the key.
     pub fn of(config: &Json) -> Result<Option<HfQuantised>, Error> {
         Ok(config::method(config)?.map(HfQuantised))
     }
 
-    /// The names of the methods.
+    /// Names of the methods.
     pub const METHODS: [&'static str; 4] = ["gptq", "awq", "compressed-tensors", "fp8"];
 
-    /// Whether `name`, which ends in `.weight`, is a matrix that is stored quantised.
+    /// Returns true if `name`, which ends in `.weight`, is a matrix that is stored quantised.
     pub fn holds(&self, weights: &Safetensors, name: &str) -> bool {
         let Some(stem) = name.strip_suffix(".weight") else { return false };
         let has = |part: &str| weights.raw(&format!("{stem}.{part}"));
@@ -61,8 +61,8 @@ impl HfQuantised {
         }
     }
 
-    /// Whether a tensor has no influence on weights: scales of activations and of caches, biases of zeros that some programs
-    /// give every quantised matrix.
+    /// Returns true if a tensor has no influence on weights: scales of activations and of caches, and the all-zero
+    /// biases that some programs add to every quantised matrix.
     pub fn is_needless(&self, weights: &Safetensors, name: &str) -> bool {
         const SCALES: [&str; 6] =
             ["input_scale", "input_zero_point", "output_scale", "k_scale", "v_scale", "weight_shape"];
@@ -73,8 +73,8 @@ impl HfQuantised {
                 && weights.raw(name).is_some_and(|(_, bytes)| bytes.iter().all(|b| *b == 0))
     }
 
-    /// The bytes in memory of the matrix whose codes are the tensor `name`, at most; `None` if it is none that can be read. Values
-    /// that may need more than 16 bits are not looked for.
+    /// Returns an upper bound of the bytes in memory of the matrix whose codes are the tensor `name`; `None` if it
+    /// cannot be read. Does not check whether values need more than 16 bits.
     pub fn memory_bytes(&self, weights: &Safetensors, name: &str) -> Option<usize> {
         let stem = [".qweight", ".weight_packed", ".weight"].iter().find_map(|end| name.strip_suffix(end))?;
         let matrix = format!("{stem}.weight");
@@ -86,10 +86,12 @@ impl HfQuantised {
         dtype.row_bytes(matrix.k)?.checked_mul(matrix.rows)
     }
 
-    /// Makes one tensor of the matrix `names[0]`, or a stack of all that are named, called `name` in messages, of this shape.
+    /// Converts the matrix `names[0]`, or a stack of all named matrices, to one tensor of this shape, called
+    /// `name` in messages.
     ///
     /// # Errors
-    /// A part is missing or does not fit the others, or the shape is another. The error names it.
+    /// A part is missing or does not fit the others, the shape differs, or a value is NaN. The error names the
+    /// tensor.
     pub fn compose(
         &self,
         weights: &Safetensors,
@@ -117,7 +119,7 @@ impl HfQuantised {
         let row_bytes = dtype.row_bytes(k).ok_or_else(too_large)?;
         let bytes =
             row_bytes.checked_mul(rows).and_then(|n| n.checked_mul(all.len())).ok_or_else(too_large)?;
-        // At most eight times what the file has, as F32 of 4 bits.
+        // At most eight times the size of the file: 4-bit codes as F32.
         let mut out = vec![0; bytes];
         let mut loss = 0.0_f32;
         let mut used = Vec::new();
@@ -129,7 +131,7 @@ impl HfQuantised {
     }
 }
 
-/// The tensors of a folder, and how they are to be read.
+/// The tensors of a folder, and the layout of its quantised matrices.
 struct Parts<'a> {
     weights: &'a Safetensors,
     method: Method,

@@ -1,18 +1,18 @@
-//! The tensors that a quantised matrix is stored in, checked to fit one another.
+//! The tensors that a quantised matrix consists of, checked to fit one another.
 
 use super::matrix::{Codes, Matrix, Words};
 use super::{Method, Parts};
 use crate::error::Error;
 use crate::quant::{bf16_to_f32, f16_to_f32};
 
-/// The places in a word of eight neighbouring outputs, in AWQ.
+/// Positions in an AWQ word of eight neighbouring outputs.
 const AWQ_ORDER: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
-/// The bits that values may have in words of compressed-tensors, whose words hold whole values.
+/// Bits of a value in words of compressed-tensors; no value spans two words.
 const WORD_BITS: [u32; 4] = [4, 8, 2, 3];
 
 impl<'a> Parts<'a> {
-    /// The matrix `name`, which ends in `.weight`.
+    /// Reads the matrix `name`, which ends in `.weight`.
     pub(super) fn matrix(&self, name: &str) -> Result<Matrix<'a>, Error> {
         let stem = name.strip_suffix(".weight").unwrap_or(name);
         match self.method {
@@ -28,7 +28,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The names of the tensors that the matrix was made of.
+    /// Returns the names of the tensors that the matrix consists of.
     pub(super) fn used(&self, name: &str) -> Vec<String> {
         const PARTS: [&str; 9] = [
             "qweight",
@@ -50,14 +50,14 @@ impl<'a> Parts<'a> {
         let (weights, zeros) = (format!("{stem}.qweight"), format!("{stem}.qzeros"));
         let ([lines, rows], words) = self.words(&weights)?;
         let ([groups, columns], zero_words) = self.words(&zeros)?;
-        // As many bits as all values of a column have.
+        // The column's bits give the number of values.
         let k = lines.saturating_mul(32) / bits as usize;
         let words_of = |n: usize| n.saturating_mul(bits as usize).div_ceil(32);
         if words_of(k) != lines || words_of(rows) != columns {
             return Err(self.unfit(&zeros, "a zero point for each output of qweight"));
         }
         let scales = self.grouped_scales(&format!("{stem}.scales"), groups, rows)?;
-        // Of each output those of all groups, as the scales are.
+        // Transposed to outputs by groups, as the scales are.
         let mut all = vec![0_i16; rows * groups];
         for group in 0..groups {
             for row in 0..rows {
@@ -154,7 +154,7 @@ impl<'a> Parts<'a> {
         Ok(matrix)
     }
 
-    /// `weight` in bytes.
+    /// Reads `weight` in bytes.
     fn plain(&self, stem: &str, block: Option<[usize; 2]>) -> Result<Matrix<'a>, Error> {
         let name = format!("{stem}.weight");
         let (info, bytes) = self.raw(&name)?;
@@ -205,7 +205,7 @@ impl<'a> Parts<'a> {
         Ok(matrix)
     }
 
-    /// A matrix with so many scales for each output, as yet without its integers.
+    /// Makes a matrix with this many scales for each output; its codes are set by the caller.
     fn integers(
         &self,
         stem: &str,
@@ -220,14 +220,14 @@ impl<'a> Parts<'a> {
         Ok(Matrix { rows, k, codes, range: [0, 0], scales, groups, sides, zeros: None, zero: 0, order: None })
     }
 
-    /// The group of each input, where it is not that of its place.
+    /// Reads the group of each input, if groups are not consecutive inputs.
     fn order(&self, name: &str, matrix: &mut Matrix<'a>) -> Result<(), Error> {
         if self.weights.raw(name).is_none() {
             return Ok(());
         }
         let found = self.numbers(name)?;
         let groups = matrix.groups as i64;
-        // Some programs write -1 where nothing is reordered.
+        // Some programs write -1 everywhere if nothing is reordered.
         if found.iter().all(|g| *g == -1) {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// A table of 32-bit words.
+    /// Reads a matrix of 32-bit words.
     fn words(&self, name: &str) -> Result<([usize; 2], Words<'a>), Error> {
         let (info, bytes) = self.raw(name)?;
         match (info.type_name, &info.shape[..]) {
@@ -249,7 +249,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Whole numbers.
+    /// Reads integers.
     fn numbers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let (info, bytes) = self.raw(name)?;
         match info.type_name {
@@ -259,7 +259,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Scales of groups, group after group in the file, output after output here.
+    /// Reads scales `[groups, rows]` and transposes them to `[rows, groups]`.
     fn grouped_scales(&self, name: &str, groups: usize, rows: usize) -> Result<Vec<f32>, Error> {
         let (scales, shape) = self.scales(name)?;
         if shape != [groups, rows] {
@@ -268,7 +268,7 @@ impl<'a> Parts<'a> {
         Ok((0..rows * groups).map(|i| scales[i % groups * rows + i / groups]).collect())
     }
 
-    /// Floats of any type, as rows and columns.
+    /// Reads floats of any type and their shape `[rows, columns]`.
     fn scales(&self, name: &str) -> Result<(Vec<f32>, [usize; 2]), Error> {
         let (info, bytes) = self.raw(name)?;
         let shape = match *info.shape.as_slice() {
@@ -281,7 +281,7 @@ impl<'a> Parts<'a> {
             "F32" => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
             "F16" => bytes.as_chunks().0.iter().map(|b| f16_to_f32(u16::from_le_bytes(*b))).collect(),
             "BF16" => bytes.as_chunks().0.iter().map(|b| bf16_to_f32(u16::from_le_bytes(*b))).collect(),
-            // Powers of two.
+            // E8M0 has only an exponent: powers of two.
             "F8_E8M0" => bytes.iter().map(|b| 2_f32.powi(i32::from(*b) - 127)).collect(),
             _ => return Err(self.unfit(name, "type F32, F16, BF16 or F8_E8M0")),
         };

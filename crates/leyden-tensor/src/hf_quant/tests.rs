@@ -1,4 +1,4 @@
-//! Against compressed-tensors and the formulas of GPTQ and AWQ (`tests/golden/make_hf_quant.py`), bit for bit.
+//! Compared bit for bit with compressed-tensors and the formulas of GPTQ and AWQ (`tests/golden/make_hf_quant.py`).
 
 use super::*;
 use crate::{DType, quant};
@@ -34,7 +34,7 @@ fn every_method_decodes_to_its_references_bits() {
     let blocks = r#"{"quant_method": "fp8", "weight_block_size": [24, 32]}"#;
     let cases = [
         ("gptq_v1", gptq(4, "gptq"), DType::Q4_0),
-        // Zero points of their own need one bit more.
+        // Its own zero points need one bit more.
         ("gptq_v2", gptq(4, "gptq_v2"), DType::Q5_0),
         ("gptq_2bits", gptq(2, "gptq"), DType::Q4_0),
         ("gptq_3bits", gptq(3, "gptq"), DType::Q4_0),
@@ -57,11 +57,11 @@ fn every_method_decodes_to_its_references_bits() {
         let tensor = method.compose(&file, &name, std::slice::from_ref(&name), &[32, 64]).unwrap();
         assert_eq!((tensor.dtype, &tensor.shape[..]), (*dtype, &[32, 64][..]), "{case}");
         assert_eq!(fnv(&values(&tensor)), file.metadata().str(case).unwrap(), "{case}");
-        // What it takes in memory is known before, at whatever name its codes have.
+        // The size in memory is known before, whichever name the codes have.
         let codes = ["qweight", "weight_packed", "weight"].map(|part| format!("{case}.{part}"));
         let known = codes.iter().find_map(|codes| method.memory_bytes(&file, codes));
         assert_eq!(known, Some(tensor.bytes.len()), "{case}");
-        // What is rounded says so: half of the last bit of half precision, of the largest value of a row.
+        // Rounding is reported: at most half of the last bit in half precision, relative to a row's largest value.
         let lossy = ["gptq_order", "blocks"].contains(case);
         assert!((tensor.loss > 0.0) == lossy && tensor.loss <= 1.0 / 2048.0, "{case}: {}", tensor.loss);
         read.extend(tensor.parts);
@@ -165,7 +165,7 @@ fn file(tensors: &[Entry<'_>]) -> Safetensors {
     Safetensors::from_vec(plain_file(tensors), "m.safetensors").unwrap()
 }
 
-/// A file of zeros.
+/// Returns a file of zeros.
 fn plain_file(tensors: &[Entry<'_>]) -> Vec<u8> {
     let (mut header, mut at) = (Vec::new(), 0);
     for (name, dtype, shape) in tensors {
@@ -225,7 +225,7 @@ fn parts_that_do_not_fit_are_errors_that_name_one() {
             &[("w.weight", "F8_E4M3", &[4, 64]), ("w.weight_scale", "I32", &[1])],
             "w.weight_scale: want type F32, F16, BF16 or F8_E8M0",
         ),
-        // A depth that no byte of the file stands behind.
+        // A depth without any bytes in the file.
         (
             GPTQ,
             &[("w.qweight", "I32", &[DEEP, 0]), ("w.qzeros", "I32", &[1, 0]), ("w.scales", "F16", &[1, 0])],
@@ -237,7 +237,7 @@ fn parts_that_do_not_fit_are_errors_that_name_one() {
             "w: want groups of inputs of one size",
         ),
         (fp8, &[("w.weight", "F8_E4M3", &[0, DEEP]), ("w.weight_scale", "F32", &[1])], "w.weight: want two"),
-        // Words of eight values of four bits, where the configuration has eight.
+        // Words of eight 4-bit values, where the configuration has eight bits.
         (
             EIGHT,
             &[("w.weight_packed", "I32", &[0, 8]), ("w.weight_shape", "I64", &[2])],
@@ -258,7 +258,7 @@ fn parts_that_do_not_fit_are_errors_that_name_one() {
     }
 }
 
-/// A file of one matrix by GPTQ: two groups of 32 inputs, eight outputs, all zero points `zeros`.
+/// Returns a file of one GPTQ matrix: two groups of 32 inputs, eight outputs, all zero points `zeros`.
 fn one_word(zeros: u32) -> Safetensors {
     let entries: [Entry<'_>; 3] =
         [("w.qweight", "I32", &[8, 8]), ("w.qzeros", "I32", &[2, 1]), ("w.scales", "F16", &[2, 8])];
@@ -271,14 +271,15 @@ fn one_word(zeros: u32) -> Safetensors {
     Safetensors::from_vec(bytes, "m.safetensors").unwrap()
 }
 
-/// The programs that write GPTQ's first version take one from the zero points of a whole word, and add it so.
+/// Programs that write GPTQ's first version subtract one from the zero points of a whole word, and add it the
+/// same way.
 #[test]
 fn zero_points_of_the_first_version_are_sums_of_words() {
     let zero_points = |stored: u32, version: &str| {
         let config = format!(r#"{{"quant_method": "gptq", "bits": 4, "checkpoint_format": "{version}"}}"#);
         let (method, file) = (quantised(&config).unwrap().unwrap(), one_word(stored));
         let tensor = method.compose(&file, "w.weight", &["w.weight".to_owned()], &[8, 64]).unwrap();
-        // All codes are 0, so that values are the zero points, negated.
+        // All codes are 0, so that values are the negated zero points.
         values(&tensor).chunks_exact(64).map(|row| -row[0] as i32).collect::<Vec<_>>()
     };
     let meant = 0x1234_0f80_u32;
