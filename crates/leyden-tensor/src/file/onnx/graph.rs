@@ -1,4 +1,4 @@
-//! The graph of a model: nodes, what they are connected by, and that they can be computed one after the other.
+//! The graph of a model: reads nodes, checks their connections and sorts them topologically.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -12,14 +12,14 @@ use crate::error::{Error, ErrorKind};
 use crate::file::TensorInfo;
 use crate::file::gguf::check_name;
 
-/// Reads graphs within limits that hold for all of them together.
+/// A reader of graphs with limits that hold for all graphs of a model together.
 pub(super) struct Reader<'r, 's> {
     pub(super) files: &'r mut Files<'s>,
     nodes: u64,
     names: u64,
 }
 
-/// A graph, and its initialisers as they are found.
+/// A graph and its initialisers.
 pub(super) struct Parsed {
     pub(super) graph: OnnxGraph,
     pub(super) tensors: Vec<(TensorInfo, Place)>,
@@ -35,7 +35,7 @@ impl<'r, 's> Reader<'r, 's> {
         Reader { files, nodes: 0, names: 0 }
     }
 
-    /// A name, of which there may be so many in all.
+    /// Reads a name, counted against the limit of all names.
     fn name(&mut self, slice: Slice<'_>, what: &'static str) -> Result<String, ErrorKind> {
         bound(&mut self.names, MAX_NAMES, "number of names")?;
         if !slice.bytes.is_empty() {
@@ -44,7 +44,7 @@ impl<'r, 's> Reader<'r, 's> {
         slice.text(what)
     }
 
-    /// The graph of the model.
+    /// Reads the graph of the model.
     pub(super) fn graph(&mut self, message: Slice<'_>) -> Result<Parsed, Error> {
         let mut parsed = Parsed { graph: OnnxGraph::default(), tensors: Vec::new() };
         self.parse(message, 0, &mut parsed.graph, |reader, slice| {
@@ -59,7 +59,7 @@ impl<'r, 's> Reader<'r, 's> {
         Ok(parsed)
     }
 
-    /// A graph within a node.
+    /// Reads a graph within a node.
     fn inner(&mut self, message: Slice<'_>, depth: usize) -> Result<OnnxGraph, Error> {
         if depth >= MAX_DEPTH {
             return Err(broken(format!("graphs lie within each other more than {MAX_DEPTH} deep")).into());
@@ -130,7 +130,7 @@ impl<'r, 's> Reader<'r, 's> {
         if node.op.is_empty() {
             return Err(ErrorKind::Empty { what: "op_type" }.into());
         }
-        // The same domain has two names.
+        // ONNX's own domain has two names.
         if node.domain == "ai.onnx" {
             node.domain.clear();
         }
@@ -144,7 +144,7 @@ impl<'r, 's> Reader<'r, 's> {
         let (mut floats, mut ints, mut texts) = (Vec::new(), Vec::new(), Vec::new());
         let (mut tensor, mut tensors) = (None, Vec::new());
         let (mut graph, mut graphs) = (None, Vec::new());
-        // Old files do not say which of the fields is meant.
+        // Old files lack the attribute's type, so the last field counts.
         let mut last = 0;
         while let Some((number, field)) = message.next()? {
             match number {
@@ -190,7 +190,7 @@ impl<'r, 's> Reader<'r, 's> {
         Ok((name, value))
     }
 
-    /// An input or output with its type.
+    /// Reads an input or output with its type.
     fn value(&mut self, mut message: Slice<'_>) -> Result<OnnxValue, Error> {
         let mut value = OnnxValue::default();
         while let Some((number, field)) = message.next()? {
@@ -199,7 +199,7 @@ impl<'r, 's> Reader<'r, 's> {
                 2 => {
                     let mut ty = field.bytes("type")?;
                     while let Some((number, field)) = ty.next()? {
-                        // Sequences, maps and optional values have other numbers.
+                        // Other numbers are sequences, maps and optional values.
                         if number == 1 {
                             self.tensor_type(&mut value, field.bytes("tensor_type")?)?;
                         }
@@ -247,8 +247,8 @@ impl<'r, 's> Reader<'r, 's> {
 }
 
 impl OnnxGraph {
-    /// Puts nodes in an order in which each finds what it needs, and checks that there is one. `known` are the
-    /// initialisers, and in a graph within a node the values around it.
+    /// Sorts nodes so that each follows the nodes that compute its inputs, and checks that such an order exists.
+    /// `known` are the initialisers and, in a graph within a node, the values of the outer graphs.
     fn connect<'k>(&mut self, known: impl Iterator<Item = &'k str>) -> Result<(), Error> {
         let order = self.order(known)?;
         let in_order = order.iter().enumerate().all(|(i, at)| i == *at);
@@ -267,7 +267,7 @@ impl OnnxGraph {
         outside.extend(own.iter().map(String::as_str));
         let inputs: Vec<String> = self.inputs.iter().map(|input| input.name.clone()).collect();
         outside.extend(inputs.iter().map(String::as_str));
-        // Those within nodes first: they see everything of this graph.
+        // Inner graphs first: they may use every value of this graph.
         let outputs: Vec<String> = self.nodes.iter().flat_map(|node| node.outputs.iter().cloned()).collect();
         let mut visible = outside.clone();
         visible.extend(outputs.iter().map(String::as_str));
@@ -335,7 +335,7 @@ impl OnnxGraph {
         Ok(order)
     }
 
-    /// Adds the names that this graph takes from around it.
+    /// Adds the names that this graph uses from the outer graphs.
     fn free<'g>(&'g self, to: &mut HashSet<&'g str>) {
         let mut own: HashSet<&str> = self.inputs.iter().map(|input| input.name.as_str()).collect();
         own.extend(self.initialisers.iter().map(|tensor| tensor.info.name.as_str()));
@@ -350,12 +350,12 @@ impl OnnxGraph {
 }
 
 impl OnnxNode {
-    /// The attribute of this name.
+    /// Returns the attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&OnnxAttribute> {
         self.attributes.iter().find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
-    /// The integer of this name; `None` if there is none.
+    /// Returns the integer of this name; `None` if there is none.
     pub fn int(&self, name: &str) -> Option<i64> {
         match self.attribute(name) {
             Some(OnnxAttribute::Int(value)) => Some(*value),
@@ -363,7 +363,7 @@ impl OnnxNode {
         }
     }
 
-    /// The float of this name; `None` if there is none.
+    /// Returns the float of this name; `None` if there is none.
     pub fn float(&self, name: &str) -> Option<f32> {
         match self.attribute(name) {
             Some(OnnxAttribute::Float(value)) => Some(*value),
@@ -371,7 +371,7 @@ impl OnnxNode {
         }
     }
 
-    /// The integers of this name; `None` if there are none.
+    /// Returns the integers of this name; `None` if there are none.
     pub fn ints(&self, name: &str) -> Option<&[i64]> {
         match self.attribute(name) {
             Some(OnnxAttribute::Ints(values)) => Some(values),
@@ -379,7 +379,7 @@ impl OnnxNode {
         }
     }
 
-    /// The tensor of this name; `None` if there is none.
+    /// Returns the tensor of this name; `None` if there is none.
     pub fn tensor(&self, name: &str) -> Option<&OnnxTensor> {
         match self.attribute(name) {
             Some(OnnxAttribute::Tensor(tensor)) => Some(tensor),
@@ -387,7 +387,7 @@ impl OnnxNode {
         }
     }
 
-    /// The graphs among the attributes: branches and bodies of loops.
+    /// Returns the graphs among the attributes: branches and bodies of loops.
     pub fn graphs(&self) -> impl Iterator<Item = &OnnxGraph> {
         self.attributes.iter().flat_map(|(_, value)| match value {
             OnnxAttribute::Graph(graph) => std::slice::from_ref(&**graph),

@@ -1,9 +1,9 @@
 //! [`Onnx`]: the reader of ONNX models.
 //!
-//! A model is one message of protocol buffers: a graph of nodes whose inputs and outputs have names, and initialisers,
-//! the tensors among these names. Large models keep the bytes of initialisers in files beside (`model.onnx_data`). The
-//! file is mapped and initialisers stay where they lie in it; nodes are copied, within limits. What nodes compute is
-//! not known here.
+//! A model is one protocol buffers message: a graph of nodes whose inputs and outputs have names, and initialisers,
+//! the tensors among these names. Large models keep the bytes of initialisers in separate files (`model.onnx_data`).
+//! The file is mapped and initialisers stay in it; nodes are copied, within limits. The semantics of operators are
+//! not part of the reader.
 
 use std::fs;
 use std::io;
@@ -27,13 +27,13 @@ use graph::{Parsed, Reader};
 use tensor::{Files, Place};
 use wire::{Slice, broken};
 
-/// The most nodes of a model, those of graphs within nodes included.
+/// Maximum number of nodes in a model, including those of graphs within nodes.
 const MAX_NODES: u64 = 1 << 18;
-/// The most names of values, attributes and dimensions.
+/// Maximum number of names of values, attributes and dimensions.
 const MAX_NAMES: u64 = 1 << 22;
-/// How deep graphs may lie within nodes of graphs.
+/// Maximum nesting depth of graphs within nodes.
 const MAX_DEPTH: usize = 8;
-/// The most files of external data: some exporters write one for each tensor.
+/// Maximum number of files of external data: some exporters write one for each tensor.
 const MAX_EXTERNAL_FILES: usize = 1024;
 
 /// An ONNX model: its graph, and its initialisers as tensors.
@@ -52,19 +52,19 @@ pub struct Onnx {
     opsets: Vec<(String, i64)>,
 }
 
-/// A graph: nodes in an order in which each finds its inputs computed.
+/// A graph; its nodes are sorted topologically.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OnnxGraph {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is given. Old files list initialisers here too.
+    /// Inputs. Old files list initialisers here too.
     pub inputs: Vec<OnnxValue>,
-    /// What it gives.
+    /// Outputs.
     pub outputs: Vec<OnnxValue>,
-    /// Its nodes.
+    /// Nodes.
     pub nodes: Vec<OnnxNode>,
-    /// The initialisers of a graph within a node. Those of the model's own graph are the tensors of [`Onnx`].
+    /// Initialisers of a graph within a node. Those of the model's own graph are the tensors of [`Onnx`].
     pub initialisers: Vec<OnnxTensor>,
 }
 
@@ -72,17 +72,17 @@ pub struct OnnxGraph {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OnnxNode {
-    /// Its name, or its number and operation where it has none.
+    /// Name, or number and operation of a node without a name.
     pub name: String,
-    /// The operation.
+    /// Operation (`op_type`).
     pub op: String,
-    /// Whose operation it is; empty for ONNX's own.
+    /// Domain of the operation; empty for ONNX's own.
     pub domain: String,
-    /// The names of what it takes; an empty one is an optional input that is not given.
+    /// Names of the inputs; an empty name is an optional input that is not given.
     pub inputs: Vec<String>,
-    /// The names of what it makes.
+    /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// Its attributes.
+    /// Attributes.
     pub attributes: Vec<(String, OnnxAttribute)>,
 }
 
@@ -112,13 +112,13 @@ pub enum OnnxAttribute {
     Graphs(Vec<OnnxGraph>),
 }
 
-/// A tensor that is no initialiser of the model's own graph.
+/// A tensor other than an initialiser of the model's own graph.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OnnxTensor {
     /// Type and shape.
     pub info: TensorInfo,
-    /// Its values, little-endian.
+    /// Values, little-endian.
     pub bytes: FileBytes,
 }
 
@@ -126,32 +126,33 @@ pub struct OnnxTensor {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OnnxValue {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The type of its values, as [`TensorInfo::type_name`] has it; `None` if it is no tensor or of an unknown type.
+    /// Type of the values, as in [`TensorInfo::type_name`]; `None` if it is not a tensor or the type is unknown.
     pub type_name: Option<&'static str>,
-    /// Its dimensions, if the file says how many there are.
+    /// Dimensions, if the file gives their number.
     pub shape: Option<Vec<OnnxDim>>,
 }
 
-/// A dimension.
+/// Size of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnnxDim {
-    /// Always of this size.
+    /// A fixed size.
     Size(usize),
-    /// Of a size that has this name: the same wherever the name stands.
+    /// A named size: the same wherever the name appears.
     Named(String),
-    /// Of any size.
+    /// Any size.
     Unknown,
 }
 
 impl Onnx {
-    /// Maps a model and reads everything but the values of its tensors. Files of external data must lie in the same folder.
+    /// Maps a model and reads everything but the values of its tensors. External data files must be in the same
+    /// folder.
     ///
     /// # Errors
-    /// The file or one of external data cannot be read, is not valid, or the graph has a cycle or lacks something. The error
-    /// names the file, and the node or tensor.
+    /// The file or one of external data cannot be read or is not valid, or the graph has a cycle or lacks a value.
+    /// The error names the file, and the node or tensor.
     pub fn open(path: &Path) -> Result<Onnx, Error> {
         Onnx::from_source(&Source::open(path)?)
     }
@@ -159,7 +160,7 @@ impl Onnx {
     /// Reads a model that is in memory; `label` takes the place of its path.
     ///
     /// # Errors
-    /// As for [`open`](Self::open), and if its tensors lie in other files.
+    /// The errors of [`open`](Self::open), or its tensors are in other files.
     pub fn from_vec(bytes: Vec<u8>, label: &str) -> Result<Onnx, Error> {
         Onnx::from_source(&Source::new(Bytes::Owned(bytes), label.into()))
     }
@@ -168,19 +169,19 @@ impl Onnx {
         source.read_checked(parse)
     }
 
-    /// The graph.
+    /// Returns the graph.
     #[must_use]
     pub fn graph(&self) -> &OnnxGraph {
         &self.graph
     }
 
-    /// The version of a set of operations that the model asks for; ONNX's own has an empty name.
+    /// Returns the version of the operator set of a domain that the model needs; ONNX's own has an empty name.
     #[must_use]
     pub fn opset(&self, domain: &str) -> Option<i64> {
         self.opsets.iter().find(|(found, _)| found == domain).map(|(_, version)| *version)
     }
 
-    /// What the file says about an initialiser of any type, and its bytes.
+    /// Returns the description and the bytes of an initialiser of any type.
     pub fn raw(&self, name: &str) -> Option<(&TensorInfo, &[u8])> {
         self.tensors.raw(name)
     }
@@ -270,7 +271,7 @@ fn parse(source: &Arc<Source>) -> Result<Onnx, Error> {
     Ok(Onnx { place: Arc::clone(source), metadata, tensors, graph, opsets })
 }
 
-/// The tensors by their files: the model's own, those of external data, and what was read value by value.
+/// Groups the tensors by their files: the model's own, those of external data, and values that were decoded.
 fn join(source: &Arc<Source>, files: Files<'_>, found: Vec<(TensorInfo, Place)>) -> Result<Tensors, Error> {
     let external = files.external.into_iter().map(|(_, source)| source);
     let mut parts: Vec<(Arc<Source>, Vec<TensorInfo>)> =
@@ -310,7 +311,7 @@ fn opset(mut message: Slice<'_>) -> Result<(String, i64), Error> {
     Ok((domain, version))
 }
 
-/// A key and its value.
+/// Reads a key and its value.
 fn pair(mut message: Slice<'_>) -> Result<(String, String), ErrorKind> {
     let (mut key, mut value) = (String::new(), String::new());
     while let Some((number, field)) = message.next()? {

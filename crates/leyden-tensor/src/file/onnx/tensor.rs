@@ -1,4 +1,4 @@
-//! One tensor of a model: its type, shape, and where its values lie.
+//! One tensor of a model: its type, its shape, and the location of its values.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::file::safetensors::{MAX_DIMS, file_type};
 use crate::file::source::{Bytes, FileBytes, Source};
 use crate::file::{MAX_TENSORS, TensorInfo};
 
-/// The types by their numbers in a file: bits of a value, and which field has values that are not bytes as they lie.
+/// Types by their ids in a file: name, and the field that has the values if they are not in `raw_data`.
 const TYPES: [(u64, &str, Values); 22] = [
     (1, "F32", Values::Floats),
     (2, "U8", Values::Ints(1)),
@@ -40,23 +40,23 @@ const TYPES: [(u64, &str, Values); 22] = [
     (24, "F8_E8M0", Values::Ints(1)),
 ];
 
-/// Names of those that cannot be read: numbers of a file.
+/// Type id of strings, which cannot be read.
 const STRING: u64 = 8;
 
-/// Where values stand that are not raw bytes.
+/// Field of values outside `raw_data`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Values {
     Floats,
     Doubles,
-    /// As 32-bit integers, of which so many bytes count.
+    /// 32-bit integers, of which this many low bytes are the value.
     Ints(usize),
     Longs,
     Unsigned(usize),
-    /// Two in a byte: raw bytes only.
+    /// Two values in a byte: `raw_data` only.
     Halves,
 }
 
-/// The types that safetensors does not have.
+/// Returns the description of a type that safetensors does not have.
 fn type_named(name: &'static str) -> Option<FileType> {
     let half = |id| Some(FileType { id, name, dtype: None, block_len: 2, block_bytes: 1 });
     match name {
@@ -66,7 +66,7 @@ fn type_named(name: &'static str) -> Option<FileType> {
     }
 }
 
-/// The name of a type by its number in a file, for messages and descriptions.
+/// Returns the name of a type by its id in a file, for messages and descriptions.
 pub(super) fn type_name(number: u64) -> Option<&'static str> {
     if number == STRING {
         return Some("STRING");
@@ -74,14 +74,14 @@ pub(super) fn type_name(number: u64) -> Option<&'static str> {
     TYPES.iter().find(|row| row.0 == number).map(|row| row.1)
 }
 
-/// What a file says about one tensor.
+/// The fields of one tensor's message.
 #[derive(Default)]
 struct Raw<'a> {
     name: String,
     dims: Vec<u64>,
     number: u64,
     raw: Option<Slice<'a>>,
-    /// Bytes of floats and doubles, as they lie where the field is packed.
+    /// Bytes of floats and doubles, in place if the field is packed.
     fixed: Option<(Values, Fixed<'a>)>,
     numbers: Option<(Values, Vec<u64>)>,
     has_texts: bool,
@@ -162,12 +162,12 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Names the tensor, if it has a name.
+/// Adds the tensor's name to an error, if the tensor has one.
 fn called(error: Error, name: &str) -> Error {
     if name.is_empty() { error } else { error.item(name) }
 }
 
-/// Location, offset, length, checksum, and some to spare.
+/// Maximum number of keys of external data: location, offset, length, checksum, and some spare.
 const MAX_EXTERNAL_KEYS: usize = 16;
 
 fn add(to: &mut Option<(Values, Vec<u64>)>, kind: Values, field: Field<'_>) -> Result<(), ErrorKind> {
@@ -178,7 +178,7 @@ fn add(to: &mut Option<(Values, Vec<u64>)>, kind: Values, field: Field<'_>) -> R
     field.add_numbers("values", numbers)
 }
 
-/// The bytes of numbers, of each of which so many count.
+/// Returns the low `size` bytes of each number.
 fn low_bytes(numbers: &[u64], size: usize) -> Result<Vec<u8>, ErrorKind> {
     let mut bytes = Vec::with_capacity(numbers.len().saturating_mul(size));
     for number in numbers {
@@ -192,9 +192,9 @@ fn low_bytes(numbers: &[u64], size: usize) -> Result<Vec<u8>, ErrorKind> {
     Ok(bytes)
 }
 
-/// Where the bytes of a tensor are.
+/// Location of a tensor's bytes.
 pub(super) enum Place {
-    /// In a file, the first of which is the model's own.
+    /// A range of a file; file 0 is the model's own.
     File(usize, Range<usize>),
     Own(Vec<u8>),
 }
@@ -202,9 +202,9 @@ pub(super) enum Place {
 /// The files of a model while it is read.
 pub(super) struct Files<'s> {
     pub(super) model: &'s Arc<Source>,
-    /// Those of external data, by their names.
+    /// Files of external data, by name.
     pub(super) external: Vec<(String, Arc<Source>)>,
-    /// How many tensors were read so far.
+    /// Number of tensors that were read so far.
     count: u64,
 }
 
@@ -213,7 +213,7 @@ impl<'s> Files<'s> {
         Files { model, external: Vec::new(), count: 0 }
     }
 
-    /// Reads what a file says about a tensor, and finds its bytes.
+    /// Reads the description of a tensor, and finds its bytes.
     pub(super) fn tensor(&mut self, message: Slice<'_>) -> Result<(TensorInfo, Place), Error> {
         self.count = self.count.saturating_add(1);
         if self.count > MAX_TENSORS {
@@ -225,7 +225,7 @@ impl<'s> Files<'s> {
         self.find(raw).map_err(|e| called(e, &name))
     }
 
-    /// The same as a value of its own, of an attribute or within one.
+    /// Reads a tensor that is an attribute or part of one, as a value of its own.
     pub(super) fn constant(&mut self, message: Slice<'_>) -> Result<OnnxTensor, Error> {
         let (mut info, place) = self.tensor(message)?;
         let (source, range) = match place {
@@ -304,7 +304,7 @@ impl<'s> Files<'s> {
         Ok((info, place))
     }
 
-    /// The bytes of a tensor in a file beside the model's.
+    /// Returns the bytes of a tensor in a file of external data.
     fn external(&mut self, entries: &[(String, String)], wanted: usize) -> Result<Place, Error> {
         let get = |key: &str| entries.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str());
         let number = |key: &str| match get(key) {
@@ -329,13 +329,13 @@ impl<'s> Files<'s> {
         }
     }
 
-    /// The number of an external file, which must lie in the model's own folder.
+    /// Opens an external file, which must be in the model's own folder, and returns its number.
     fn open(&mut self, location: &str) -> Result<usize, Error> {
         let known = self.external.iter().position(|(name, _)| name == location);
         if let Some(i) = known {
             return Ok(i.saturating_add(1));
         }
-        // One's own folder: a file from elsewhere must not name any file of the machine.
+        // A downloaded file must not name arbitrary files of the machine, so only its own folder is allowed.
         let plain = Path::new(location).file_name().is_some_and(|name| name == location);
         if !plain || location.contains(['/', '\\', ':', '\0']) {
             let what = format!(
@@ -361,7 +361,7 @@ fn in_file(slice: Slice<'_>) -> Place {
     Place::File(0, slice.at..slice.at.saturating_add(slice.bytes.len()))
 }
 
-/// The bytes of a tensor. Of types with two values in a byte the last may stand alone.
+/// Returns the bytes of a tensor, a count. An odd number of two-to-a-byte values is rounded up to a whole byte.
 fn n_bytes(dims: &[u64], ty: FileType) -> Result<usize, Error> {
     let extent = |dims: &[u64], ty| crate::extent::TensorExtent::new(&dims.iter().rev().copied(), ty);
     if ty.block_len == 1 {

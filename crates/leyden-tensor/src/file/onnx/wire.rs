@@ -1,17 +1,17 @@
-//! The wire format of protocol buffers: fields of a message, one after the other, without copying them.
+//! The protocol buffers wire format: iterates over the fields of a message without copying them.
 //!
-//! Written by hand because it is three rules: a generated reader would copy every weight, and needs a compiler of its own.
+//! Written by hand because it is three rules; generated code would copy every weight and needs `protoc`.
 
 use crate::error::ErrorKind;
 
-/// The bytes of a message or of a field, and where in the file they begin.
+/// The bytes of a message or of a field, and their offset in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
 }
 
-/// The value of a field.
+/// Value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Field<'a> {
     Varint(u64),
@@ -20,7 +20,7 @@ pub(super) enum Field<'a> {
     Bytes(Slice<'a>),
 }
 
-/// An error of the format, in words.
+/// Returns an error of the format with this text.
 pub(super) fn broken(what: impl Into<String>) -> ErrorKind {
     ErrorKind::Onnx(what.into().into())
 }
@@ -30,7 +30,7 @@ impl<'a> Slice<'a> {
         Slice { bytes, at: 0 }
     }
 
-    /// Takes bytes off the front.
+    /// Takes bytes from the front.
     fn take(&mut self, count: u64, what: &'static str) -> Result<Slice<'a>, ErrorKind> {
         let split = usize::try_from(count).ok().and_then(|n| self.bytes.split_at_checked(n));
         let (head, rest) = split.ok_or(ErrorKind::Truncated {
@@ -50,7 +50,7 @@ impl<'a> Slice<'a> {
         Ok(taken.bytes.try_into().unwrap_or([0; N]))
     }
 
-    /// A number in groups of seven bits, the lowest first.
+    /// Reads a varint: groups of seven bits, the lowest first.
     pub(super) fn varint(&mut self) -> Result<u64, ErrorKind> {
         let start = self.at;
         let mut value = 0_u64;
@@ -68,7 +68,7 @@ impl<'a> Slice<'a> {
         Err(broken(format!("the number at byte {start} has more than 64 bits")))
     }
 
-    /// The number and value of the next field; `None` at the end of the message.
+    /// Returns the number and value of the next field; `None` at the end of the message.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Field<'a>)>, ErrorKind> {
         if self.bytes.is_empty() {
             return Ok(None);
@@ -92,7 +92,7 @@ impl<'a> Slice<'a> {
         Ok(Some((number, field)))
     }
 
-    /// The bytes as text, which is copied because those of a mapped file can change.
+    /// Returns the bytes as text, copied because the bytes of a mapped file can change.
     pub(super) fn text(&self, what: &'static str) -> Result<String, ErrorKind> {
         String::from_utf8(self.bytes.to_vec()).map_err(|_| ErrorKind::Utf8 { what })
     }
@@ -127,7 +127,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A number that may be negative.
+    /// Returns an integer that may be negative.
     pub(super) fn int(self, what: &'static str) -> Result<i64, ErrorKind> {
         Ok(self.number(what)?.cast_signed())
     }
@@ -139,7 +139,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Adds one number, or the many of a packed field. Each takes at least a byte of the file.
+    /// Adds one number, or all of a packed field. Each takes at least a byte of the file.
     pub(super) fn add_numbers(self, what: &'static str, to: &mut Vec<u64>) -> Result<(), ErrorKind> {
         match self {
             Field::Varint(value) => to.push(value),
@@ -155,7 +155,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// Adds one float, or the many of a packed field.
+    /// Adds one float, or all of a packed field.
     pub(super) fn add_floats(self, what: &'static str, to: &mut Vec<f32>) -> Result<(), ErrorKind> {
         match self {
             Field::Fixed32(bytes) => to.push(f32::from_le_bytes(bytes)),
