@@ -1,4 +1,5 @@
-//! Stacks of matrices as one tensor `[matrices, rows, k]`, from the forms in which checkpoints hold the experts of a mixture.
+//! Stacks of matrices as one tensor `[matrices, rows, k]`, from the layouts in which checkpoints store the experts of
+//! a mixture.
 
 use super::Safetensors;
 use crate::dtype::DType;
@@ -6,28 +7,28 @@ use crate::error::{Error, ErrorKind};
 use crate::file::{TensorInfo, WeightSource};
 use crate::view::OwnedTensor;
 
-/// Where the matrices of a stack lie.
+/// Layout of a stack's matrices in the checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stacked {
-    /// In one tensor each, `[rows, k]`, of these names.
+    /// One tensor `[rows, k]` per matrix, of these names.
     Each(Vec<String>),
-    /// In one tensor `[matrices, rows, k]`, or `[matrices, rows]` of vectors.
+    /// One tensor `[matrices, rows, k]`, or `[matrices, rows]` for vectors.
     Rows(String),
-    /// In one tensor `[matrices, k, rows]`.
+    /// One transposed tensor `[matrices, k, rows]`.
     Columns(String),
-    /// As MXFP4, in `NAME_blocks`, `[matrices, rows, k / 32, 16]`, in each of whose bytes are two neighbours, and in
+    /// MXFP4: `NAME_blocks`, `[matrices, rows, k / 32, 16]`, with two neighbouring values in each byte, and
     /// `NAME_scales`, `[matrices, rows, k / 32]`.
     Mxfp4(String),
 }
 
-/// Which rows of every matrix are meant.
+/// Rows to take of every matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackRows {
-    /// All.
+    /// All rows.
     All,
-    /// The first, the third, and so on.
+    /// Rows 0, 2, 4 and so on.
     Even,
-    /// The second, the fourth, and so on.
+    /// Rows 1, 3, 5 and so on.
     Odd,
     /// The first half.
     First,
@@ -36,7 +37,7 @@ pub enum StackRows {
 }
 
 impl StackRows {
-    /// How many of so many rows are meant; `None` if they cannot be parted like this.
+    /// Returns the number of selected rows of `rows`; `None` if `rows` cannot be split like this.
     fn count(self, rows: usize) -> Option<usize> {
         match self {
             StackRows::All => Some(rows),
@@ -45,7 +46,7 @@ impl StackRows {
         }
     }
 
-    /// Those that are meant of all rows of a matrix.
+    /// Selects rows of a matrix.
     fn pick<T>(self, count: usize, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         let (first, step) = match self {
             StackRows::All | StackRows::First => (0, 1),
@@ -62,10 +63,10 @@ const BLOCK_VALUES: usize = 32;
 const BLOCK_CODES: usize = BLOCK_VALUES / 2;
 
 impl Safetensors {
-    /// Makes one tensor of a stack, called `name` in messages.
+    /// Makes one tensor from a stack, called `name` in messages.
     ///
     /// # Errors
-    /// A part is missing, is of another type or shape than the others, or is of a type that cannot be computed with. The error
+    /// A part is missing, has another type or shape than the others, or an unsupported type. The error
     /// names it.
     pub fn compose(&self, name: &str, stacked: &Stacked, rows: StackRows) -> Result<OwnedTensor, Error> {
         match stacked {
@@ -78,7 +79,7 @@ impl Safetensors {
 
     fn each(&self, name: &str, parts: &[String], choice: StackRows) -> Result<OwnedTensor, Error> {
         let mut all: Option<OwnedTensor> = None;
-        // Each matrix is a tensor of its own, so that together they are no more than the file.
+        // Each matrix is a separate tensor, so together they are no larger than the file.
         let views = parts.iter().map(|part| self.require(part)).collect::<Result<Vec<_>, _>>()?;
         let bytes = views.iter().fold(0_usize, |sum, view| sum.saturating_add(view.bytes().len()));
         if bytes > self.tensor_info().iter().fold(0_usize, |sum, tensor| sum.saturating_add(tensor.bytes)) {
@@ -113,7 +114,7 @@ impl Safetensors {
             _ => return Err(self.unfit(part, "[matrices, rows, k]")),
         };
         let n = choice.count(rows).ok_or_else(|| self.unfit(part, EVEN))?;
-        // Of vectors a value is a row.
+        // A row of a vector is one value.
         let size = view.bytes().len().checked_div(count.saturating_mul(rows)).unwrap_or(0).max(1);
         let mut bytes = Vec::new();
         for matrix in view.bytes().chunks_exact(rows.saturating_mul(size).max(1)) {
@@ -176,7 +177,7 @@ impl Safetensors {
         Ok(OwnedTensor { name, dtype: DType::MXFP4, shape, bytes, parts, loss: 0.0 })
     }
 
-    /// A tensor of bytes.
+    /// Returns a tensor of bytes (type U8).
     fn bytes_of(&self, part: &str) -> Result<(&TensorInfo, &[u8]), Error> {
         match self.raw(part) {
             Some((info, bytes)) if info.type_name == "U8" => Ok((info, bytes)),
@@ -185,7 +186,7 @@ impl Safetensors {
         }
     }
 
-    /// The error of a part that is not as asked for.
+    /// Returns the error of a part with a wrong type or shape.
     fn unfit(&self, part: &str, wanted: &'static str) -> Error {
         Error::new(ErrorKind::Unfit { wanted }).item(part).file(&self.place.label)
     }

@@ -1,4 +1,4 @@
-//! [`Header`]: the JSON before the data, taken apart into what it says about each tensor.
+//! [`Header`]: the JSON before the data, parsed into a description of each tensor.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,12 +18,12 @@ use super::MAX_DIMS;
 
 const METADATA: &str = "__metadata__";
 
-/// Types by their names in a header. Blocks are the least number of values that fill whole bytes.
+/// Types by their names in a header. A block is the smallest number of values that fills whole bytes.
 const TYPES: [(&str, Kind); 22] = [
     ("F32", Kind::Ours(DType::F32)),
     ("F16", Kind::Ours(DType::F16)),
     ("BF16", Kind::Ours(DType::BF16)),
-    // Numbers are those of GGUF, where that has the type.
+    // Ids are those of GGUF, where GGUF has the type.
     ("F64", Kind::Foreign(28, 1, 8)),
     ("I8", Kind::Foreign(24, 1, 1)),
     ("I16", Kind::Foreign(25, 1, 2)),
@@ -48,7 +48,7 @@ const TYPES: [(&str, Kind); 22] = [
 #[derive(Clone, Copy)]
 enum Kind {
     Ours(DType),
-    /// Number, values and bytes of a block.
+    /// Type id, values and bytes of a block.
     Foreign(u32, usize, usize),
 }
 
@@ -68,11 +68,11 @@ pub(super) struct Header {
     pub(super) tensors: Vec<(String, RawTensor)>,
 }
 
-/// What a header says about one tensor.
+/// Description of one tensor in a header.
 pub(super) struct RawTensor {
     /// The type, or its name if that is unknown.
     pub(super) dtype: Result<FileType, Box<str>>,
-    /// Beyond [`MAX_DIMS`] one more dimension is kept, enough to be refused.
+    /// Dimensions; at most one more than [`MAX_DIMS`] is kept, so that the tensor is refused.
     pub(super) shape: Vec<u64>,
     pub(super) data_offsets: [u64; 2],
 }
@@ -90,7 +90,7 @@ impl Header {
     }
 }
 
-/// The tensor that is being read, and the error that is none of syntax.
+/// The tensor that is being read, and an error that is not one of syntax.
 #[derive(Default)]
 struct At {
     name: Option<String>,
@@ -100,7 +100,7 @@ struct At {
 struct Seed<'a>(&'a RefCell<At>);
 
 impl Seed<'_> {
-    /// Stops the parser with an error of ours.
+    /// Stops the parser with an error of this crate.
     fn stop<E: serde::de::Error>(&self, kind: ErrorKind) -> E {
         self.0.borrow_mut().kind = Some(kind);
         E::custom("refused")
@@ -160,7 +160,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// Reads the texts under `__metadata__`. That keys are different is checked by `Metadata`.
+/// Reads the texts under `__metadata__`. `Metadata` checks that keys are distinct.
 struct Texts<'a>(&'a Seed<'a>);
 
 impl<'de> DeserializeSeed<'de> for Texts<'_> {
@@ -322,7 +322,7 @@ mod tests {
         for (name, _) in TYPES {
             let ty = file_type(name).unwrap();
             assert_eq!((ty.name, ty.dtype.is_some()), (name, ["F32", "F16", "BF16"].contains(&name)));
-            // Where GGUF has the type too, it agrees.
+            // Types that GGUF has too must agree with it.
             if let Ok(known) = FileType::from_gguf_id(ty.id) {
                 assert_eq!(
                     (known.name, known.block_len, known.block_bytes),

@@ -1,4 +1,4 @@
-//! [`Index`]: which file of a sharded model has which tensor.
+//! [`Index`]: the map from tensors to files of a sharded model.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use super::super::metadata::sorted_index;
 use super::{MAX_TENSORS, TensorInfo};
 use crate::error::{Error, ErrorKind};
 
-/// The most bytes of an index: [`MAX_TENSORS`] entries of 256 bytes.
+/// Maximum size of an index in bytes: [`MAX_TENSORS`] entries of 256 bytes.
 const MAX_BYTES: u64 = 32 << 20;
 const WEIGHT_MAP: &str = "weight_map";
 
@@ -25,7 +25,7 @@ pub(super) struct Index {
     tensors: Vec<(String, usize)>,
     /// Indices into `tensors`, by name.
     sorted: Vec<u32>,
-    /// How many tensors each file should have.
+    /// Number of tensors in each file.
     counts: Vec<usize>,
 }
 
@@ -71,7 +71,7 @@ impl Index {
         Ok(Index { label, files, tensors, sorted, counts })
     }
 
-    /// The names of all files, without a folder.
+    /// Returns the names of all files, without a folder.
     pub(super) fn files(&self) -> &[Box<str>] {
         &self.files
     }
@@ -82,7 +82,7 @@ impl Index {
         self.sorted.get(at).and_then(tensor).map(|tensor| tensor.1)
     }
 
-    /// Checks that a file has exactly the tensors that the index says.
+    /// Checks that a file has exactly the tensors that the index lists for it.
     pub(super) fn check(&self, file: usize, tensors: &[TensorInfo]) -> Result<(), Error> {
         let mut found = 0usize;
         for info in tensors {
@@ -96,7 +96,7 @@ impl Index {
         if self.counts.get(file) == Some(&found) {
             return Ok(());
         }
-        // Names within a file differ; so a tensor of the index is missing.
+        // Names within a file are distinct, so a tensor of the index is missing.
         let here: HashSet<&str> = tensors.iter().map(|info| info.name.as_str()).collect();
         let missing =
             self.tensors.iter().find(|tensor| tensor.1 == file && !here.contains(tensor.0.as_str()));
@@ -105,7 +105,7 @@ impl Index {
     }
 }
 
-/// A file of a model is named by one component that is no link out of the folder by itself, on any
+/// Checks that a file name is a single path component that cannot lead out of the folder on any
 /// system: no separators, no drive letters, not hidden.
 fn check_file_name(name: &str) -> Result<(), ErrorKind> {
     let plain = name.len() <= 255
@@ -115,7 +115,7 @@ fn check_file_name(name: &str) -> Result<(), ErrorKind> {
     if plain { Ok(()) } else { Err(ErrorKind::FileName(name.into())) }
 }
 
-/// The map of an index: the names of files in order of appearance, and tensors with the numbers of
+/// The map of an index: file names in order of appearance, and tensors with the numbers of
 /// their files.
 #[derive(Default)]
 struct Map {
@@ -144,7 +144,7 @@ impl<'de> Visitor<'de> for Seed {
         let mut map = None;
         while let Some(key) = entries.next_key::<String>()? {
             if key != WEIGHT_MAP {
-                // `metadata` has the size of all tensors, which is often wrong.
+                // `metadata` has the total size, which is often wrong.
                 entries.next_value::<IgnoredAny>()?;
             } else if map.replace(entries.next_value_seed(WeightMap)?).is_some() {
                 return Err(A::Error::custom("key weight_map appears twice"));

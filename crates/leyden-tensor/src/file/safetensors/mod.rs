@@ -1,9 +1,9 @@
 //! [`Safetensors`]: the reader of safetensors files, single or sharded.
 //!
-//! A file is the length of a header, the header, and the data. The header is a JSON object that gives
-//! type, shape and place of every tensor, and under `__metadata__` some texts. The data must belong to
-//! tensors without gaps and overlaps, so that nothing can hide in a file. A sharded model has an index,
-//! `model.safetensors.index.json`, that says for every tensor which file of the same folder has it.
+//! A file is the length of a header, the header, and the data. The header is a JSON object with the
+//! type, shape and offsets of every tensor, and under `__metadata__` some texts. Tensors must cover the data
+//! without gaps and overlaps, so that nothing can be hidden in a file. A sharded model has an index,
+//! `model.safetensors.index.json`, that maps every tensor to a file in the same folder.
 
 use std::fs;
 use std::io;
@@ -32,23 +32,23 @@ use header::{Header, RawTensor};
 
 pub(super) use header::file_type;
 
-/// The most bytes of a header, as the format has it.
+/// Maximum size of a header in bytes: the format's limit.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// The most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 pub(super) const MAX_DIMS: usize = 8;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-/// The weights of folders that have none in safetensors.
+/// PyTorch checkpoint of folders that have no safetensors.
 const TORCH: &str = "pytorch_model.bin";
 
-/// A model in one safetensors file or several, or in one that `torch.save` wrote, which says the same in other words.
+/// A model in one safetensors file or several, or in a checkpoint that `torch.save` wrote.
 ///
-/// Tensors of other types than F32, F16 and BF16 are listed and refused by name when asked for.
-/// [`metadata`](WeightSource::metadata) has the texts under `__metadata__`, of a sharded model those of
+/// Tensors of other types than F32, F16 and BF16 are listed, and refused by name when asked for.
+/// [`metadata`](WeightSource::metadata) has the texts under `__metadata__`; for a sharded model those of
 /// its first file.
 ///
-/// Of tensors that share their bytes, the format's own library writes one and notes under
-/// `__metadata__` which other name it stands for. Asking for that name gives the one that was written,
+/// The format's own library writes only one of several tensors that share their bytes, and records
+/// under `__metadata__` its name for each omitted one. Asking for an omitted name returns the written tensor,
 /// under its own name: `model.embed_tokens.weight` may be a view called `lm_head.weight`.
 ///
 /// ```
@@ -71,7 +71,7 @@ pub struct Safetensors {
 }
 
 impl Safetensors {
-    /// Whether a folder has weights that [`open`](Self::open) reads.
+    /// Returns true if a folder has weights that [`open`](Self::open) reads.
     pub fn is_in(folder: &Path) -> bool {
         [SINGLE, INDEX, TORCH].iter().any(|name| folder.join(name).exists())
     }
@@ -138,7 +138,7 @@ impl Safetensors {
         Safetensors::join(parts, place)
     }
 
-    /// Joins files, of which the first has the metadata.
+    /// Combines files, the first of which has the metadata.
     fn join(parts: Vec<(Arc<Source>, Parsed)>, place: &Path) -> Result<Safetensors, Error> {
         let place = Source::new(Bytes::Static(&[]), place.into());
         let mut metadata = None;
@@ -157,12 +157,12 @@ impl Safetensors {
 }
 
 impl Safetensors {
-    /// What the files say about a tensor of any type, and its bytes.
+    /// Returns the description and the bytes of a tensor of any type.
     pub fn raw(&self, name: &str) -> Option<(&TensorInfo, &[u8])> {
         self.tensors.raw(self.written_as(name).unwrap_or(name))
     }
 
-    /// The name of the tensor that was written in the place of this one, if this one was not.
+    /// Returns the name of the tensor that was written in place of this one, if this one was omitted.
     fn written_as(&self, name: &str) -> Option<&str> {
         match self.metadata.get(name)? {
             Value::String(other) if !self.tensors.has(name) => Some(other),
@@ -214,7 +214,7 @@ impl WeightSource for Safetensors {
     }
 }
 
-/// What one file says, tensors in the order of their data.
+/// The content of one file, tensors in the order of their data.
 pub(super) struct Parsed {
     pub(super) metadata: Metadata,
     pub(super) tensors: Vec<TensorInfo>,
@@ -234,7 +234,7 @@ fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     }
     let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
     sorted_index(&names).map_err(|twice| Error::new(ErrorKind::Duplicate { what: "tensor" }).item(twice))?;
-    // An empty tensor may lie where another begins.
+    // An empty tensor may begin where another begins.
     tensors.sort_by_key(|tensor| (tensor.offset, tensor.bytes));
     check_overlap(&tensors)?;
     check_gaps(&tensors, data, bytes.len())?;
@@ -242,8 +242,8 @@ fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     Ok(Parsed { metadata: Metadata::from_entries(Arc::clone(&source.label), entries)?, tensors })
 }
 
-/// The header, copied because the bytes of a mapped file can change while they are parsed, and where
-/// the data begins.
+/// Returns the header, copied because the bytes of a mapped file can change while they are parsed, and the offset of
+/// the data.
 fn split(bytes: &[u8]) -> Result<(Vec<u8>, usize), ErrorKind> {
     let ends_early = |what, offset: usize, wanted| {
         Err(ErrorKind::Truncated { what, offset, wanted, left: bytes.len().saturating_sub(offset) })
@@ -254,7 +254,7 @@ fn split(bytes: &[u8]) -> Result<(Vec<u8>, usize), ErrorKind> {
     let len = u64::from_le_bytes(*len);
     if len > MAX_HEADER_BYTES || rest.first().is_some_and(|&byte| byte != b'{') {
         return Err(match guess(bytes) {
-            // Its header may be too long, or begin with something else than an object.
+            // Its header may be too long, or begin with something other than an object.
             Some("a safetensors file") | None if len > MAX_HEADER_BYTES => {
                 ErrorKind::TooMany { what: "length of the header", count: len, most: MAX_HEADER_BYTES }
             }
@@ -267,7 +267,7 @@ fn split(bytes: &[u8]) -> Result<(Vec<u8>, usize), ErrorKind> {
     Ok((header.to_vec(), header.len().saturating_add(8)))
 }
 
-/// Checks type, shape and place of a tensor; its name is filled in by the caller.
+/// Checks type, shape and offsets of a tensor; its name is filled in by the caller.
 fn place(raw: &RawTensor, data: usize, file_len: usize) -> Result<TensorInfo, Error> {
     let ty = match &raw.dtype {
         Ok(ty) => *ty,
@@ -299,7 +299,7 @@ fn place(raw: &RawTensor, data: usize, file_len: usize) -> Result<TensorInfo, Er
     })
 }
 
-/// The bytes of a tensor. Of the types that share bytes between values, rows need not be whole bytes.
+/// Returns the bytes of a tensor, a count. Types with several values in a byte need not have whole bytes in a row.
 fn n_bytes(shape: &[u64], ty: FileType) -> Result<usize, Error> {
     if shape.len() > MAX_DIMS {
         let (count, most) = (u64::try_from(shape.len()), u64::try_from(MAX_DIMS));
@@ -314,7 +314,7 @@ fn n_bytes(shape: &[u64], ty: FileType) -> Result<usize, Error> {
     Ok(TensorExtent::new(&std::iter::once(n), ty)?.n_bytes)
 }
 
-/// Every byte of the data must belong to a tensor. `tensors` is sorted and without overlaps.
+/// Checks that every byte of the data belongs to a tensor. `tensors` is sorted and without overlaps.
 fn check_gaps(tensors: &[TensorInfo], data: usize, file_len: usize) -> Result<(), Error> {
     let mut at = data;
     let ends = tensors.iter().map(|tensor| (tensor.offset, tensor.range().end));

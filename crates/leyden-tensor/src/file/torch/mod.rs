@@ -1,8 +1,8 @@
-//! Checkpoints as `torch.save` writes them (`pytorch_model.bin`, `.pt`): a ZIP archive whose `data.pkl` says which tensors there
-//! are, and whose entries `data/N` hold their bytes.
+//! Checkpoints as `torch.save` writes them (`pytorch_model.bin`, `.pt`): a ZIP archive whose `data.pkl` describes the
+//! tensors, and whose entries `data/N` are their bytes.
 //!
-//! Nothing of a checkpoint is run: its pickle is read by a machine that knows tables, texts and tensors of their own storage,
-//! and refuses by name whatever else it asks for. Bytes stay where they are in the file.
+//! No code of a checkpoint is run: the pickle machine here knows dictionaries, texts and tensors of their own
+//! storage, and refuses everything else by name. Bytes stay in the file.
 
 mod pickle;
 mod zip;
@@ -18,21 +18,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use zip::Archive;
 
-/// The most bytes of the pickle: some hundred for each tensor.
+/// Maximum size of the pickle in bytes: some hundred for each tensor.
 const MAX_PICKLE_BYTES: usize = 32 << 20;
-/// Tied matrices have two names for the same bytes; what is named more often would be more than the file.
+/// Maximum names for the same bytes: tied matrices have two; more could exceed the size of the file.
 const SHARED: usize = 2;
 
 pub(super) fn is_torch(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04")
 }
 
-/// An error of the format, in words.
+/// Returns an error of the format with this text.
 fn broken(what: impl Into<String>) -> ErrorKind {
     ErrorKind::Torch(what.into().into())
 }
 
-/// What a checkpoint says, tensors in the order of their data.
+/// Parses a checkpoint; tensors are in the order of their data.
 pub(super) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     let bytes = source.bytes();
     let archive = Archive::read(bytes).map_err(|kind| Error::new(kind).item("archive"))?;
@@ -73,7 +73,7 @@ pub(super) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     Ok(Parsed { metadata: Metadata::from_entries(Arc::clone(&source.label), Vec::new())?, tensors })
 }
 
-/// Where in the file a tensor lies whose storage does there.
+/// Returns the description of a tensor in the file, from the range of its storage.
 fn place(name: &str, tensor: &Tensor, storage: &Range<usize>) -> Result<TensorInfo, Error> {
     super::gguf::check_name("name", u64::try_from(name.len()).unwrap_or(u64::MAX))?;
     let ty = file_type(tensor.dtype).ok_or_else(|| ErrorKind::UnknownTypeName(tensor.dtype.into()))?;

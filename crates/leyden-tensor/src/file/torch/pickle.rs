@@ -1,26 +1,26 @@
-//! A reader of pickles that hold a table of tensors and nothing else.
+//! A reader of pickles that contain a dictionary of tensors and nothing else.
 //!
-//! A pickle is a program for a stack machine, whose own instructions can name any function and call it. Here the names that
-//! `torch.save` needs stand for values of ours, and every other name is an error. Lists, tables and tuples lie in one store and
-//! are spoken of by their number, so that nothing nests, and each instruction adds at most one of them.
+//! A pickle is a program for a stack machine whose instructions can name and call any function. Here the names that
+//! `torch.save` uses are built in, and every other name is an error. Lists, dictionaries and tuples are stored in one
+//! vector and referred to by index, so that nothing nests, and each instruction adds at most one of them.
 
 use super::broken;
 use crate::error::ErrorKind;
 
-/// A tensor: which part of which storage it is.
+/// A tensor as part of a storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tensor {
     /// The name of its type in safetensors.
     pub(super) dtype: &'static str,
-    /// The number of the storage.
+    /// Name of the storage, a number.
     pub(super) storage: String,
-    /// Where it begins, in values.
+    /// Index of its first value.
     pub(super) offset: u64,
     pub(super) shape: Vec<u64>,
     pub(super) strides: Vec<u64>,
 }
 
-/// Types of storage, and those of safetensors.
+/// Types of storage, and their names in safetensors.
 const STORAGES: [(&str, &str); 10] = [
     ("FloatStorage", "F32"),
     ("HalfStorage", "F16"),
@@ -34,12 +34,12 @@ const STORAGES: [(&str, &str); 10] = [
     ("BoolStorage", "BOOL"),
 ];
 
-/// The most lists, tables, tuples and tensors, and the most values on the stack.
-const MOST: usize = 1 << 20;
-/// The most dimensions.
+/// Maximum number of lists, dictionaries, tuples and tensors, and of values on the stack.
+const MAX_OBJECTS: usize = 1 << 20;
+/// Maximum number of dimensions.
 const MAX_DIMS: usize = 8;
 
-/// A function that may be named.
+/// Functions that a pickle may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Function {
     OrderedDict,
@@ -50,17 +50,17 @@ enum Function {
 
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
-    /// Of no use here: none, flags, floats.
+    /// An unused value: none, booleans, floats.
     Other,
     Number(i64),
     Text(&'a str),
     Function(Function),
-    /// The number of a tuple, list or table in the store; a table has keys and values in turn.
+    /// Index of a tuple, list or dictionary in the store; a dictionary has alternating keys and values.
     List(usize),
     Table(usize),
-    /// A type, the number of a storage.
+    /// Type and name of a storage.
     Storage(&'static str, &'a str),
-    /// The number of a tensor.
+    /// Index of a tensor.
     Tensor(usize),
 }
 
@@ -68,17 +68,17 @@ struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
     stack: Vec<Value<'a>>,
-    /// Where on the stack marks are.
+    /// Positions of marks on the stack.
     marks: Vec<usize>,
     memo: Vec<Option<Value<'a>>>,
     store: Vec<Vec<Value<'a>>>,
     tensors: Vec<Tensor>,
 }
 
-/// The tensors of the table that a pickle holds, by name.
+/// Returns the tensors of the dictionary in a pickle, by name.
 ///
 /// # Errors
-/// It is damaged, or holds or asks for something else.
+/// It is damaged, or contains or calls something else.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, ErrorKind> {
     let (stack, marks, memo) = (Vec::new(), Vec::new(), Vec::new());
     let mut machine =
@@ -96,7 +96,7 @@ fn unfit() -> ErrorKind {
 }
 
 impl<'a> Machine<'a> {
-    /// One instruction; false at the end.
+    /// Runs one instruction; returns false at the end.
     fn step(&mut self) -> Result<bool, ErrorKind> {
         let [op] = *self.take(1)? else { return Err(ends_early()) };
         match op {
@@ -125,7 +125,7 @@ impl<'a> Machine<'a> {
                 let new = self.keep(Vec::new())?;
                 self.push(if op == b']' { Value::List(new) } else { Value::Table(new) })?;
             }
-            // The first in the store is empty.
+            // Entry 0 of the store is empty.
             b')' => self.push(Value::List(0))?,
             b't' => {
                 let items = self.since_mark()?;
@@ -176,7 +176,7 @@ impl<'a> Machine<'a> {
             },
             b'Q' => self.storage()?,
             b'R' | 0x81 => self.call()?,
-            // State of a table, such as versions of modules.
+            // State of a dictionary, such as versions of modules.
             b'b' | b'0' => drop(self.last(1)?),
             other => {
                 return Err(broken(format!(
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
         Ok(taken)
     }
 
-    /// An unsigned number of so many bytes.
+    /// Reads an unsigned number of `n` bytes.
     fn size(&mut self, n: usize) -> Result<usize, ErrorKind> {
         let size = self.take(n)?.iter().rev().fold(0_u64, |all, &byte| (all << 8) | u64::from(byte));
         usize::try_from(size).map_err(|_| ends_early())
@@ -227,7 +227,7 @@ impl<'a> Machine<'a> {
     }
 
     fn room(&self, held: usize) -> Result<(), ErrorKind> {
-        if held < MOST { Ok(()) } else { Err(broken(format!("has more than {MOST} objects"))) }
+        if held < MAX_OBJECTS { Ok(()) } else { Err(broken(format!("has more than {MAX_OBJECTS} objects"))) }
     }
 
     fn push(&mut self, value: Value<'a>) -> Result<(), ErrorKind> {
@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
         Ok(self.store.len().saturating_sub(1))
     }
 
-    /// The last values, which go; not beyond a mark.
+    /// Removes and returns the last values, not beyond a mark.
     fn last(&mut self, n: usize) -> Result<Vec<Value<'a>>, ErrorKind> {
         let floor = self.marks.last().copied().unwrap_or_default();
         let from = self.stack.len().checked_sub(n).filter(|&from| from >= floor).ok_or_else(unfit)?;
@@ -257,7 +257,7 @@ impl<'a> Machine<'a> {
         Ok(self.stack.split_off(mark))
     }
 
-    /// Adds to the list or table on the stack.
+    /// Adds to the list or dictionary on the stack.
     fn extend(&mut self, items: Vec<Value<'a>>) -> Result<(), ErrorKind> {
         let at = match self.stack.last() {
             Some(Value::List(at) | Value::Table(at)) if *at > 0 => *at,
@@ -271,7 +271,7 @@ impl<'a> Machine<'a> {
         let value = *self.stack.last().ok_or_else(unfit)?;
         self.room(at)?;
         if at >= self.memo.len() {
-            // Numbers come one after the other; a gap is as long as what was read at most.
+            // Indices are consecutive; a gap is at most as long as the bytes that were read.
             if at > self.at {
                 return Err(unfit());
             }
@@ -313,7 +313,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A storage by its description: `storage`, type, number, place, size.
+    /// Converts a description of a storage: `storage`, type, number, device, size.
     fn storage(&mut self) -> Result<(), ErrorKind> {
         let [described] = self.last(1)?[..] else { return Err(unfit()) };
         let storage = match *self.list(described)? {
@@ -360,7 +360,7 @@ impl<'a> Machine<'a> {
         list.iter().map(number).collect()
     }
 
-    /// What is left at the end.
+    /// Returns the dictionary of tensors that is left at the end.
     fn table(self) -> Result<Vec<(String, Tensor)>, ErrorKind> {
         let no_table = || broken("holds no table of tensors: save the model's state_dict()");
         let Some(Value::Table(at)) = self.stack.last() else { return Err(no_table()) };
@@ -405,13 +405,13 @@ mod tests {
             for byte in [0, b'(', b't', b'R', b'u', b'h', b'0', 0x94, 0xff] {
                 let mut changed = good.to_vec();
                 changed[at] = byte;
-                // Any answer, and no panic.
+                // Any result is allowed, but no panic.
                 let _ = read(&changed);
             }
         }
         let run = b"\x80\x02cos\nsystem\nX\x02\0\0\0ls\x85R.";
         assert!(error(run).starts_with("asks for `os.system`: only tables of tensors"), "{}", error(run));
-        let flood = [&b"}"[..], &vec![b'}'; MOST + 1][..]].concat();
+        let flood = [&b"}"[..], &vec![b'}'; MAX_OBJECTS + 1][..]].concat();
         assert!(error(&flood).contains("objects"));
         assert!(error(b"\x80\x02K\x01.").contains("state_dict()"));
         assert!(error(b"r\xff\xff\xff\xff.").contains("does not fit"));

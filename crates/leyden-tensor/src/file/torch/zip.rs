@@ -1,34 +1,34 @@
-//! The directory of a ZIP archive whose entries are stored as they are, as PyTorch writes them; ZIP64 too.
+//! The directory of a ZIP archive with uncompressed entries, as PyTorch writes it; ZIP64 too.
 
 use super::broken;
 use crate::error::ErrorKind;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The most entries: a storage each, and a few more.
+/// Maximum number of entries: one per storage, and a few more.
 const MAX_ENTRIES: usize = 1 << 17;
 const END: [u8; 4] = *b"PK\x05\x06";
 const END64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
 const ENTRY: [u8; 4] = *b"PK\x01\x02";
 const LOCAL: [u8; 4] = *b"PK\x03\x04";
-/// Bytes of the records without what is variable.
+/// Sizes in bytes of the fixed parts of records.
 const END_BYTES: usize = 22;
 const LOCATOR64_BYTES: usize = 20;
 const ENTRY_BYTES: usize = 46;
 const LOCAL_BYTES: usize = 30;
-/// The longest comment behind the end.
+/// Maximum length in bytes of the comment after the end record.
 const MAX_COMMENT: usize = 0xffff;
-/// Stands for a number that is in the ZIP64 part.
+/// Value of a field whose number is in the ZIP64 extra field.
 const ELSEWHERE: u64 = 0xffff_ffff;
 const ZIP64_PART: u16 = 1;
 
-/// Which bytes of the file each entry has.
+/// Byte range in the file of each entry.
 pub(super) struct Archive {
     entries: HashMap<String, Range<usize>>,
 }
 
-/// An unsigned number of `n` bytes.
+/// Reads an unsigned number of `n` bytes.
 fn number(bytes: &[u8], at: usize, n: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(n)?)?;
     Some(bytes.iter().rev().fold(0, |all, &byte| (all << 8) | u64::from(byte)))
@@ -63,7 +63,7 @@ impl Archive {
         self.entries.get(name).cloned()
     }
 
-    /// What stands before a name in the only entry that ends in it, with the slash.
+    /// Returns the part before a name in the only entry that ends in it, with the slash.
     pub(super) fn folder_of(&self, name: &str) -> Option<&str> {
         let folder = |entry: &'_ String| entry.strip_suffix(name).map(str::len);
         let mut found = self.entries.keys().filter_map(|entry| {
@@ -75,7 +75,7 @@ impl Archive {
     }
 }
 
-/// Where the directory begins, and how many entries it has.
+/// Returns the offset of the directory and the number of entries.
 fn directory(bytes: &[u8]) -> Option<(usize, usize)> {
     let last = bytes.len().checked_sub(END_BYTES)?;
     let first = last.saturating_sub(MAX_COMMENT);
@@ -90,7 +90,7 @@ fn directory(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((place(bytes, end.checked_add(16)?, 4)?, place(bytes, end.checked_add(10)?, 2)?))
 }
 
-/// Name, bytes, the place of the next entry, and whether it is stored as it is.
+/// Returns name, byte range, offset of the next entry, and true if the entry is uncompressed.
 fn entry(bytes: &[u8], at: usize) -> Option<(String, Range<usize>, usize, bool)> {
     let record = bytes.get(at..)?;
     if !record.starts_with(&ENTRY) {
@@ -120,7 +120,7 @@ fn entry(bytes: &[u8], at: usize) -> Option<(String, Range<usize>, usize, bool)>
     (end <= bytes.len()).then_some((name, begin..end, next, stored))
 }
 
-/// Replaces the numbers that stand in the ZIP64 part, which has them in this order.
+/// Replaces numbers that are in the ZIP64 extra field, which has them in this order.
 fn widen(mut extra: &[u8], numbers: &mut [u64; 3]) -> Option<()> {
     while extra.len() >= 4 {
         let (kind, len) = (number(extra, 0, 2)?, place(extra, 2, 2)?);
