@@ -7,7 +7,6 @@ use super::to_gguf::{GLOBAL, llama3, qkv};
 use super::{BARE_NAMES, Conversion};
 use crate::arch::{ARCHITECTURES, gguf_config, hf_class, hf_model};
 use crate::architecture::Architecture;
-use crate::source_config::config_of;
 use crate::config::{LayerConfig, ModelConfig, RopeConfig, RopeScaling};
 use crate::error::Error;
 use crate::frequencies::Frequencies;

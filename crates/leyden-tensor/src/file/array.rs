@@ -1,4 +1,4 @@
-//! [`Array`] and [`StrArray`]: metadata arrays that stay where the file has them.
+//! [`Array`] and [`StrArray`]: metadata arrays that stay in the bytes of the file.
 //!
 //! A vocabulary of 150,000 tokens costs one scan over its bytes and four bytes per token here, not
 //! 150,000 allocations.
@@ -16,34 +16,34 @@ pub struct Array {
     pub(super) elem: ValueType,
     pub(super) len: usize,
     pub(super) source: Arc<Source>,
-    /// The elements as in the file, without type and count.
+    /// Range of the elements in the file, without type and count.
     pub(super) range: Range<usize>,
-    /// For strings: where each begins (its length field) within the range, and the end of the last.
+    /// For strings: offset of each string's length field within the range, and the end of the last string.
     pub(super) starts: Arc<[u32]>,
 }
 
 impl Array {
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn elem_type(&self) -> ValueType {
         self.elem
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The elements as a GGUF file stores them.
+    /// Returns the elements as a GGUF file stores them.
     pub(super) fn raw(&self) -> &[u8] {
         self.source.slice(&self.range)
     }
 
-    /// The strings, if it is an array of strings.
+    /// Returns the strings, if it is an array of strings.
     pub fn strings(&self) -> Option<StrArray> {
         let strings = StrArray {
             len: self.len,
@@ -54,7 +54,7 @@ impl Array {
         (self.elem == ValueType::String).then_some(strings)
     }
 
-    /// Element `i` as a number or boolean; `None` for strings and beyond the end.
+    /// Returns element `i` as a number or boolean; `None` for strings and beyond the end.
     pub fn get(&self, i: usize) -> Option<Value> {
         let width = self.elem.width()?;
         let at = i.checked_mul(width)?;
@@ -62,14 +62,14 @@ impl Array {
         self.elem.scalar(bytes)
     }
 
-    /// The numbers or booleans in order; nothing for strings.
+    /// Returns the numbers or booleans in order; nothing for strings.
     pub fn iter(&self) -> impl Iterator<Item = Value> + '_ {
         let width = self.elem.width();
         let raw = if width.is_some() { self.raw() } else { &[] };
         raw.chunks_exact(width.unwrap_or(1)).filter_map(|bytes| self.elem.scalar(bytes))
     }
 
-    /// An array of strings, which need not be UTF-8.
+    /// Makes an array of strings, which need not be UTF-8.
     ///
     /// # Panics
     /// The strings, with eight bytes added to each, are longer than 4 GiB together.
@@ -97,7 +97,7 @@ impl Array {
     }
 }
 
-/// The most bytes of a string array, so that its index needs four bytes per string.
+/// Maximum size of a string array in bytes, so that its index needs four bytes per string.
 pub(super) const MAX_STRING_BYTES: usize = 0xffff_ffff;
 
 macro_rules! numbers {
@@ -115,20 +115,20 @@ macro_rules! numbers {
 }
 
 numbers! {
-    from_u8 u8, U8, "An array of unsigned 8-bit numbers.";
-    from_i8 i8, I8, "An array of signed 8-bit numbers.";
-    from_u16 u16, U16, "An array of unsigned 16-bit numbers.";
-    from_i16 i16, I16, "An array of signed 16-bit numbers.";
-    from_u32 u32, U32, "An array of unsigned 32-bit numbers.";
-    from_i32 i32, I32, "An array of signed 32-bit numbers.";
-    from_u64 u64, U64, "An array of unsigned 64-bit numbers.";
-    from_i64 i64, I64, "An array of signed 64-bit numbers.";
-    from_f32 f32, F32, "An array of 32-bit floats.";
-    from_f64 f64, F64, "An array of 64-bit floats.";
+    from_u8 u8, U8, "Makes an array of unsigned 8-bit numbers.";
+    from_i8 i8, I8, "Makes an array of signed 8-bit numbers.";
+    from_u16 u16, U16, "Makes an array of unsigned 16-bit numbers.";
+    from_i16 i16, I16, "Makes an array of signed 16-bit numbers.";
+    from_u32 u32, U32, "Makes an array of unsigned 32-bit numbers.";
+    from_i32 i32, I32, "Makes an array of signed 32-bit numbers.";
+    from_u64 u64, U64, "Makes an array of unsigned 64-bit numbers.";
+    from_i64 i64, I64, "Makes an array of signed 64-bit numbers.";
+    from_f32 f32, F32, "Makes an array of 32-bit floats.";
+    from_f64 f64, F64, "Makes an array of 64-bit floats.";
 }
 
 impl Array {
-    /// An array of booleans.
+    /// Makes an array of booleans.
     pub fn from_bools(values: &[bool]) -> Array {
         let bytes = values.iter().map(|&b| u8::from(b)).collect();
         Array::owned(ValueType::Bool, values.len(), bytes, Arc::new([]))
@@ -148,8 +148,8 @@ impl fmt::Debug for Array {
     }
 }
 
-/// An array of byte strings. GGUF calls them UTF-8, but vocabularies hold arbitrary bytes, so they
-/// are handed out as they are. Cheap to clone; keeps the file open.
+/// An array of byte strings. GGUF calls them UTF-8, but vocabularies have arbitrary bytes, so they
+/// are returned without a check. Cheap to clone; keeps the file open.
 #[derive(Clone)]
 pub struct StrArray {
     len: usize,
@@ -159,24 +159,24 @@ pub struct StrArray {
 }
 
 impl StrArray {
-    /// The number of strings.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no strings.
+    /// Returns whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// String `i`, or `None` beyond the end.
+    /// Returns string `i`, or `None` beyond the end.
     pub fn get(&self, i: usize) -> Option<&[u8]> {
         let start = usize::try_from(*self.starts.get(i)?).ok()?.checked_add(size_of::<u64>())?;
         let end = usize::try_from(*self.starts.get(i.checked_add(1)?)?).ok()?;
         self.source.slice(&self.range).get(start..end)
     }
 
-    /// The strings in order.
+    /// Returns the strings in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len).map(|i| self.get(i).unwrap_or_default())
     }

@@ -1,15 +1,15 @@
-//! [`FolderFiles`]: the settings of a folder from the hub inside a GGUF file.
+//! [`FolderFiles`]: the settings files of a Hugging Face folder inside a GGUF file.
 //!
-//! GGUF's own keys do not say all that the files of an encoder say. So files made of such folders have the files as texts too:
-//! `leyden.folder.names` and `leyden.folder.texts`, and in `leyden.folder.config` the configuration of the model that they
-//! come to. Other programs pass over these keys.
+//! GGUF's own keys do not have everything that the files of an encoder say. So GGUF files made from such folders also
+//! have the files' texts: `leyden.folder.names` and `leyden.folder.texts`, and in `leyden.folder.config` the model
+//! configuration that results from them. Other programs ignore these keys.
 
 use super::array::Array;
 use super::json::Json;
 use super::metadata::{Metadata, Value};
 use crate::error::{Error, ErrorKind};
 
-/// Names and texts of a folder's settings.
+/// Names and texts of a folder's settings files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderFiles {
     file: String,
@@ -21,16 +21,16 @@ const TEXTS: &str = "leyden.folder.texts";
 const CONFIG: &str = "leyden.folder.config";
 
 impl FolderFiles {
-    /// The files with these names and texts.
+    /// Makes a value from names and texts.
     #[must_use]
     pub fn new(all: Vec<(String, String)>) -> FolderFiles {
         FolderFiles { file: String::new(), all }
     }
 
-    /// Those that a GGUF file has, if it has some.
+    /// Reads the files that a GGUF file has, if any.
     ///
     /// # Errors
-    /// Names and texts are not as many, or not valid UTF-8.
+    /// The counts of names and texts differ, or one is not valid UTF-8.
     pub fn of(meta: &Metadata) -> Result<Option<FolderFiles>, Error> {
         let (Some(names), Some(texts)) = (meta.opt_array_str(NAMES)?, meta.opt_array_str(TEXTS)?) else {
             return Ok(None);
@@ -56,16 +56,16 @@ impl FolderFiles {
         Ok(Some(FolderFiles { file: meta.file().to_owned(), all }))
     }
 
-    /// The configuration of the model, if a GGUF file has it.
+    /// Returns the configuration of the model, if a GGUF file has it.
     ///
     /// # Errors
-    /// It is no valid JSON object.
+    /// It is not a valid JSON object.
     pub fn config(meta: &Metadata) -> Result<Option<Json>, Error> {
         let Some(text) = meta.opt_str(CONFIG)? else { return Ok(None) };
         Json::parse(text.as_bytes(), &format!("{}: {CONFIG}", meta.file())).map(Some)
     }
 
-    /// The keys of a GGUF file with these files and this configuration.
+    /// Returns the keys of a GGUF file with these files and this configuration.
     #[must_use]
     pub fn entries(&self, config: &Json) -> Vec<(String, Value)> {
         let texts = |of: fn(&(String, String)) -> &String| {
@@ -79,21 +79,21 @@ impl FolderFiles {
         ]
     }
 
-    /// Names and texts.
+    /// Returns names and texts.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.all.iter().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    /// The text of a file.
+    /// Returns the text of a file.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.iter().find(|row| row.0 == name).map(|row| row.1)
     }
 
-    /// A file that is a JSON object.
+    /// Parses a file that is a JSON object.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a JSON object.
     pub fn json(&self, name: &str) -> Result<Option<Json>, Error> {
         let label = format!("{}: {name}", self.file);
         self.text(name).map(|text| Json::parse(text.as_bytes(), &label)).transpose()

@@ -2,7 +2,7 @@
 //!
 //! The format is a header (magic, version, number of tensors, number of keys), the keys with their
 //! values, the descriptions of the tensors, padding, and the data of the tensors. Opening a file
-//! reads everything but the data, once, front to back, and leaves arrays and data where they are. A
+//! reads everything but the data, once, front to back; arrays and data stay in the mapped file. A
 //! model may be split into several such files: see [`Split`].
 
 use std::fs;
@@ -25,14 +25,14 @@ use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 use crate::view::TensorView;
 
-/// The most keys that a file may have; real files have less than a hundred.
+/// Maximum number of keys in a file; real files have less than a hundred.
 pub const MAX_KEYS: u64 = 1 << 16;
-/// The most tensors that a file may have; a mixture of experts that was never merged has tens of
+/// Maximum number of tensors in a file; a mixture of experts that was never merged has tens of
 /// thousands.
 pub const MAX_TENSORS: u64 = 1 << 17;
-/// The most bytes of a key or a tensor name, which is what the format allows for keys.
+/// Maximum length of a key or a tensor name in bytes: the format's limit for keys.
 pub const MAX_NAME_BYTES: u64 = 0xffff;
-/// The largest alignment of tensor data.
+/// Largest alignment of tensor data, in bytes.
 pub const MAX_ALIGNMENT: u32 = 1 << 20;
 
 const DEFAULT_ALIGNMENT: usize = 32;
@@ -53,7 +53,7 @@ pub(super) const ALIGNMENT_KEY: &str = "general.alignment";
 /// # Ok::<(), leyden_tensor::Error>(())
 /// ```
 ///
-/// A file that is not what it should be is an error that names the place:
+/// Errors name the file:
 ///
 /// ```
 /// use leyden_tensor::Gguf;
@@ -65,7 +65,7 @@ pub struct Gguf {
     source: Arc<Source>,
     version: u32,
     metadata: Metadata,
-    /// What describes the model instead of the metadata, in a file that was made of a folder.
+    /// The Hugging Face configuration of a file that was converted from a folder.
     config: Option<Json>,
     tensors: Tensors,
 }
@@ -88,15 +88,15 @@ impl Gguf {
         }
     }
 
-    /// The files that a model of this path consists of, told by the name alone: the others of one part of several, too. They need
-    /// not be there.
+    /// Returns the files of the model at this path, from the name alone: all parts if it is named as one part of
+    /// several. The files need not exist.
     #[must_use]
     pub fn files_of(path: &Path) -> Vec<PathBuf> {
         let parts = Split::paths_of_name(path);
         if parts.is_empty() { vec![path.to_owned()] } else { parts }
     }
 
-    /// Opens the other parts of a model of which one is open.
+    /// Opens the other parts of a model from one open part.
     fn open_parts(source: Arc<Source>, parsed: Parsed, split: Split) -> Result<Gguf, Error> {
         let paths = split.paths(&source.path).map_err(|e| e.file(&source.label))?;
         let mut given = Some((source, parsed));
@@ -134,18 +134,18 @@ impl Gguf {
         Gguf::parse(Source::new(Bytes::Owned(bytes), label.into()))
     }
 
-    /// The version of the format that the file has: 2 or 3.
+    /// Returns the version of the format that the file has: 2 or 3.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// The bytes of a tensor of any type, computed with or not, as a value that keeps the file open.
+    /// Returns the bytes of a tensor of any type, supported or not, as a value that keeps the file open.
     #[must_use]
     pub fn file_bytes(&self, name: &str) -> Option<FileBytes> {
         self.tensors.file_bytes(name)
     }
 
-    /// A model that must be whole, because there is no folder to find the other parts in.
+    /// Parses a model that must be whole, because there is no folder with other parts.
     fn parse(source: Arc<Source>) -> Result<Gguf, Error> {
         let parsed = source.read_checked(parse)?;
         if let Some(split) = Split::of(&parsed.metadata)? {
@@ -154,7 +154,7 @@ impl Gguf {
         Gguf::join(vec![(source, parsed)])
     }
 
-    /// Joins files, of which the first has the metadata.
+    /// Combines files, the first of which has the metadata.
     fn join(parts: Vec<(Arc<Source>, Parsed)>) -> Result<Gguf, Error> {
         let mut head = None;
         let mut tensors = Vec::new();
@@ -216,7 +216,7 @@ impl WeightSource for Gguf {
     }
 }
 
-/// What one file says, tensors in its order.
+/// The content of one file, tensors in its order.
 struct Parsed {
     version: u32,
     metadata: Metadata,
@@ -258,7 +258,7 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, ErrorKind> {
         return Err(ErrorKind::NotGguf { looks_like: guess(cursor.bytes).unwrap_or(UNKNOWN) });
     }
     let version = cursor.u32("version")?;
-    // The byte order is not marked; a version of 3 in the other order is 50 million.
+    // A file does not mark its byte order; version 3 in the other order reads as 50 million.
     if version.trailing_zeros() >= 16 && version != 0 {
         return Err(ErrorKind::BigEndian);
     }
@@ -327,7 +327,7 @@ fn read_array(cursor: &mut Cursor<'_>, source: &Arc<Source>) -> Result<Array, Er
     Ok(Array { elem, len, source: Arc::clone(source), range: start..cursor.at, starts })
 }
 
-/// Where each string of an array begins, and where the last one ends. `count` was bounded before.
+/// Returns the start of each string of an array, and the end of the last. `count` was bounded before.
 fn scan_strings(cursor: &mut Cursor<'_>, count: u64) -> Result<Arc<[u32]>, ErrorKind> {
     let start = cursor.at;
     let mut starts = Vec::with_capacity(usize::try_from(count).unwrap_or_default().saturating_add(1));
@@ -355,7 +355,7 @@ fn check_bools(ty: ValueType, bytes: &[u8]) -> Result<(), ErrorKind> {
     }
 }
 
-/// The alignment must be a u32, as the format says: other widths are a sign of a hostile file.
+/// Returns the alignment must be a u32, as the format says: other widths are a sign of a hostile file.
 pub(super) fn alignment(metadata: &Metadata) -> Result<usize, Error> {
     let kind = match metadata.get(ALIGNMENT_KEY) {
         None => return Ok(DEFAULT_ALIGNMENT),
@@ -403,7 +403,7 @@ fn read_tensor_info(cursor: &mut Cursor<'_>, name: &str, alignment: usize) -> Re
     })
 }
 
-/// Makes a tensor's offset one from the start of the file, and checks that the file is long enough.
+/// Converts a tensor's offset to one from the start of the file, and checks that the file is long enough.
 fn place(tensor: &mut TensorInfo, data: usize, file_len: usize) -> Result<(), ErrorKind> {
     let start = data.checked_add(tensor.offset);
     let end = start.and_then(|start| start.checked_add(tensor.bytes));
@@ -431,7 +431,7 @@ impl<'a> Cursor<'a> {
         ErrorKind::Truncated { what, offset: self.at, wanted, left: self.rest().len() }
     }
 
-    /// Refuses a count of things that the bytes that are left cannot hold, before anything is
+    /// Refuses a count of items that cannot fit the remaining bytes, before anything is
     /// allocated for them.
     fn bound(&self, what: &'static str, count: u64, bytes_each: usize, limit: u64) -> Result<(), ErrorKind> {
         let held = self.rest().len().checked_div(bytes_each).unwrap_or_default();
@@ -465,7 +465,7 @@ impl<'a> Cursor<'a> {
         self.take(n, what)
     }
 
-    /// A key or tensor name: UTF-8, not empty, not longer than [`MAX_NAME_BYTES`].
+    /// Reads a key or tensor name: UTF-8, not empty, not longer than [`MAX_NAME_BYTES`].
     ///
     /// Copied before it is checked: the bytes of a mapped file can change in between.
     fn name(&mut self, what: &'static str) -> Result<String, ErrorKind> {

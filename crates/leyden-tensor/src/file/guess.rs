@@ -1,6 +1,6 @@
-//! What a file that is no model file seems to be, in words that help whoever took it for one.
+//! A guess at the format of a file that is not a model file, for error messages.
 
-/// The beginnings of files, the longer before those that they begin with.
+/// Magic bytes of formats; a longer entry comes before its own prefix.
 const KNOWN: &[(&[u8], &str)] = &[
     (b"GGUF", "a GGUF file"),
     (b"lmgg", "an old GGML file (before GGUF)"),
@@ -32,16 +32,16 @@ const KNOWN: &[(&[u8], &str)] = &[
     (b"#!", "a script"),
 ];
 
-/// A file of which nothing is known.
+/// Description of a file of unknown format.
 pub(super) const UNKNOWN: &str = "something unknown";
 
-/// What [`Onnx`](super::Onnx) reads.
+/// Description of the files that [`Onnx`](super::Onnx) reads.
 pub(super) const ONNX: &str = "an ONNX model";
 
-/// How far into a file it is looked for words.
+/// Number of bytes from the start in which words are searched for.
 const WORDS_WITHIN: usize = 4 << 10;
 
-/// What a file seems to be; `None` if its beginning means nothing to us.
+/// Returns a description of a file's format; `None` if it is not recognised.
 pub(super) fn guess(bytes: &[u8]) -> Option<&'static str> {
     if let Some((_, name)) = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Some(name);
@@ -74,7 +74,7 @@ fn is_page(text: &[u8]) -> bool {
     begins(b"<!doctype") || begins(b"<html") || begins(b"<?xml")
 }
 
-/// Which file beside a model's weights.
+/// Returns a description of a JSON file in a model's folder.
 fn json(text: &[u8]) -> &'static str {
     let text = text.get(..WORDS_WITHIN).unwrap_or(text);
     let has = |word: &[u8]| text.windows(word.len()).any(|at| at == word);
@@ -89,9 +89,10 @@ fn json(text: &[u8]) -> &'static str {
     }
 }
 
-/// A message of protocol buffers that begins as ONNX's `ModelProto` does: the version of its form, then another field of it.
+/// Returns true for a protocol buffers message that begins as ONNX's `ModelProto` does: `ir_version`, then
+/// another field.
 fn is_onnx(start: &[u8]) -> bool {
-    // Fields 2 to 8 and 14, with their types.
+    // Tags of fields 2 to 8 and 14, with their wire types.
     const NEXT: [u8; 8] = [0x12, 0x1a, 0x22, 0x28, 0x32, 0x3a, 0x42, 0x72];
     matches!(start, [0x08, 1..=20, next, ..] if NEXT.contains(next))
 }

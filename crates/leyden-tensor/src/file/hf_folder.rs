@@ -1,8 +1,8 @@
-//! [`HfFolder`]: a model as Hugging Face's libraries store it: weights in safetensors, or in a graph in ONNX, everything else
+//! [`HfFolder`]: a model in the layout of the Hugging Face libraries: weights in safetensors or ONNX, everything else
 //! in JSON files beside them.
 //!
-//! What a GGUF file has in its metadata is spread over several files here, in other words. This module
-//! finds and bounds the files and parses `config.json`; what its keys mean is known where models are.
+//! The metadata that a GGUF file has is spread over several files here, under other keys. This module
+//! finds the files, limits their sizes and parses `config.json`; its keys are interpreted by `leyden-models`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use super::onnx::Onnx;
 use super::safetensors::Safetensors;
 use crate::error::{Error, ErrorKind};
 
-/// The files of a model's folder beside its weights.
+/// Files of a model's folder other than weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HfFile {
     /// Architecture and sizes.
     Config,
-    /// Defaults for sampling, and tokens that end an answer.
+    /// Sampling defaults, and tokens that end an answer.
     GenerationConfig,
     /// The tokenizer with its vocabulary.
     Tokenizer,
@@ -31,21 +31,21 @@ pub enum HfFile {
     SpecialTokensMap,
     /// The chat template, as text.
     ChatTemplate,
-    /// The chat template in JSON, as processors of images have it.
+    /// The chat template in JSON, as in folders of image processors.
     ChatTemplateJson,
-    /// Of what sentence-transformers composes a model for vectors: a list, not an object.
+    /// The list of modules that sentence-transformers composes an embedding model of: an array, not an object.
     Modules,
-    /// How sentence-transformers makes vectors of texts.
+    /// The pooling of a sentence-transformers model.
     Pooling,
-    /// What a folder of a PEFT adapter says about it.
+    /// The configuration of a PEFT adapter.
     AdapterConfig,
-    /// What sentence-transformers puts before texts of each kind.
+    /// The prompts that sentence-transformers prepends to each kind of text.
     SentenceTransformers,
-    /// What the package `gliner` says of a model, its encoder included.
+    /// The configuration of a `gliner` model, its encoder included.
     Gliner,
 }
 
-/// Name and most bytes of every file. The largest vocabularies take some 40 MB.
+/// Name and maximum size in bytes of every file. The largest vocabularies take some 40 MB.
 const FILES: [(HfFile, &str, u64); 12] = [
     (HfFile::Config, "config.json", 4 << 20),
     (HfFile::GenerationConfig, "generation_config.json", 1 << 20),
@@ -62,7 +62,8 @@ const FILES: [(HfFile, &str, u64); 12] = [
 ];
 
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
-/// The names of sentence-transformers' file, in its order. Old ones are those of its first classes.
+/// Names of sentence-transformers' settings file, in its order of lookup. The later ones are those of its first
+/// classes.
 const SENTENCE_SETTINGS: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -75,16 +76,16 @@ const SENTENCE_SETTINGS: [&str; 7] = [
 const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 /// Tokens beside the vocabulary, in older folders.
 const ADDED_TOKENS: &str = "added_tokens.json";
-/// The most templates in `additional_chat_templates`.
+/// Maximum number of templates in `additional_chat_templates`.
 const MAX_TEMPLATES: u64 = 64;
 
 impl HfFile {
-    /// The name in the folder.
+    /// Returns the name in the folder.
     pub fn name(self) -> &'static str {
         FILES.iter().find(|row| row.0 == self).map_or("", |row| row.1)
     }
 
-    /// The most bytes that are read of it.
+    /// Returns the maximum number of bytes that are read of the file.
     pub fn max_bytes(self) -> u64 {
         FILES.iter().find(|row| row.0 == self).map_or(0, |row| row.2)
     }
@@ -108,29 +109,30 @@ pub struct HfFolder {
     weights: Weights,
 }
 
-/// Where the weights of a folder are.
+/// Weights of a folder.
 #[derive(Clone, Debug)]
 enum Weights {
     Files(Arc<Safetensors>),
     Graph(Arc<Onnx>),
 }
 
-/// Where folders have ONNX models, in the order in which one is chosen.
+/// Paths of ONNX models in a folder, in order of preference.
 const ONNX: [&str; 4] =
     ["onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx"];
-/// The most files of a folder that are looked through for ONNX models.
+/// Maximum number of directory entries that are searched for ONNX models.
 const MAX_ENTRIES: usize = 4096;
 
 impl HfFolder {
-    /// Whether this is a folder that has a `config.json` or `gliner_config.json`: what [`open`](Self::open) is meant for.
+    /// Returns true if this is a folder with a `config.json` or `gliner_config.json`, which [`open`](Self::open)
+    /// can open.
     pub fn is_at(path: &Path) -> bool {
         let has = |file: HfFile| path.join(file.name()).is_file();
         path.is_dir() && (has(HfFile::Config) || has(HfFile::Gliner))
     }
 
-    /// Parses `config.json` and opens the weights; the other files are read when asked for. Of a folder without weights in
-    /// safetensors and PyTorch's files those of an ONNX model are opened: `onnx/model.onnx`, `model.onnx`,
-    /// `onnx/model_quantized.onnx`, `model_quantized.onnx`, or else the only one that the folder or its `onnx` has.
+    /// Parses `config.json` and opens the weights; the other files are read when asked for. If the folder has no
+    /// weights in safetensors or PyTorch's format, an ONNX model is opened: `onnx/model.onnx`, `model.onnx`,
+    /// `onnx/model_quantized.onnx`, `model_quantized.onnx`, or else the only one in the folder or its `onnx`.
     ///
     /// # Errors
     /// `config.json` or the weights are missing or not valid. The error names the file.
@@ -146,8 +148,8 @@ impl HfFolder {
         Ok(HfFolder { path: path.into(), config, weights })
     }
 
-    /// The folder of an ONNX model with that model as its weights: the one that the file lies in or, if that has no
-    /// `config.json`, the one around it.
+    /// Opens the folder of an ONNX model with that model as its weights: the folder that contains the file or, if
+    /// that has no `config.json`, the parent of that folder.
     ///
     /// # Errors
     /// `config.json` is missing or not valid, or the model is not. The error names the file.
@@ -162,23 +164,23 @@ impl HfFolder {
             _ => around,
         };
         let path = if !HfFolder::is_at(&own) && HfFolder::is_at(&around) { around } else { own };
-        // First, so that of a file that is no model it is this that is said.
+        // First, so that a file that is not a model gives this error.
         let weights = Weights::Graph(Arc::new(Onnx::open(file)?));
         let config = config(&path)?;
         Ok(HfFolder { path, config, weights })
     }
 
-    /// The folder as it was given.
+    /// Returns the path of the folder as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What `config.json` says; of a folder with `gliner_config.json` what that says of the encoder.
+    /// Returns `config.json`; of a folder with `gliner_config.json`, the encoder's configuration in it.
     pub fn config(&self) -> &Json {
         &self.config
     }
 
-    /// The weights, under the names of Hugging Face's libraries; of an ONNX model under those in its graph.
+    /// Returns the weights, under their Hugging Face names; of an ONNX model, under the names in its graph.
     pub fn weights(&self) -> &dyn WeightSource {
         match &self.weights {
             Weights::Files(files) => files.as_ref(),
@@ -186,7 +188,7 @@ impl HfFolder {
         }
     }
 
-    /// The weights, unless they are those of an ONNX model.
+    /// Returns the weights, unless they are those of an ONNX model.
     pub fn safetensors(&self) -> Option<&Arc<Safetensors>> {
         match &self.weights {
             Weights::Files(files) => Some(files),
@@ -194,7 +196,7 @@ impl HfFolder {
         }
     }
 
-    /// The ONNX model that has the weights.
+    /// Returns the ONNX model that has the weights.
     pub fn onnx(&self) -> Option<&Arc<Onnx>> {
         match &self.weights {
             Weights::Files(_) => None,
@@ -202,7 +204,7 @@ impl HfFolder {
         }
     }
 
-    /// The bytes of a file, `None` if the folder lacks it.
+    /// Reads a file; `None` if the folder lacks it.
     ///
     /// # Errors
     /// It cannot be read, is not a regular file, or is larger than
@@ -211,7 +213,7 @@ impl HfFolder {
         read(&self.path.join(file.name()), file.max_bytes())
     }
 
-    /// A file that is a JSON object, `None` if the folder lacks it. The tokenizer is too large for
+    /// Parses a file that is a JSON object, `None` if the folder lacks it. The tokenizer is too large for
     /// this: [`read`](Self::read) it.
     ///
     /// # Errors
@@ -220,7 +222,7 @@ impl HfFolder {
         json(&self.path, file)
     }
 
-    /// A file that is a JSON object in any folder, `None` if it lacks the file.
+    /// Parses a JSON object in a folder that is not open, `None` if it lacks the file.
     ///
     /// # Errors
     /// As for [`json`](Self::json).
@@ -228,18 +230,18 @@ impl HfFolder {
         json(folder, file)
     }
 
-    /// A file of settings that is a JSON object, by its path within the folder; `None` if the folder lacks it.
+    /// Parses a settings file that is a JSON object, by its path within the folder; `None` if the folder lacks it.
     ///
     /// # Errors
-    /// It cannot be read, is no regular file, has more than 4 MiB, or is not a valid JSON object.
+    /// It cannot be read, is not a regular file, has more than 4 MiB, or is not a valid JSON object.
     pub fn settings(&self, name: &str) -> Result<Option<Json>, Error> {
         let path = self.path.join(name);
         let bytes = read(&path, MAX_SETTINGS_BYTES)?;
         bytes.map(|bytes| Json::parse(&bytes, &path.display().to_string())).transpose()
     }
 
-    /// How sentence-transformers makes tokens of texts, under the first of the names that the file has had; `None` if the
-    /// folder lacks it.
+    /// Parses sentence-transformers' settings of the tokenizer, under the first existing name of the file; `None` if
+    /// the folder lacks it.
     ///
     /// # Errors
     /// As for [`settings`](Self::settings).
@@ -252,7 +254,7 @@ impl HfFolder {
         Ok(None)
     }
 
-    /// Name and bytes of the templates `additional_chat_templates/NAME.jinja`, sorted by name.
+    /// Returns name and bytes of the templates `additional_chat_templates/NAME.jinja`, sorted by name.
     ///
     /// # Errors
     /// One cannot be read, is not a regular file or too large, or there are more than 64 of them.
@@ -282,14 +284,14 @@ impl HfFolder {
         Ok(templates)
     }
 
-    /// The names of all files that may say what a model computes, those of adapters aside. Folders of modules are named by
+    /// Returns the names of all files that may describe a model, those of adapters aside. Folders of modules are named by
     /// `modules.json`; `1_Pooling` alone counts without it.
     pub fn settings_names() -> impl Iterator<Item = &'static str> {
         let files = FILES.iter().filter(|row| row.0 != HfFile::AdapterConfig).map(|row| row.1);
         files.chain([ADDED_TOKENS]).chain(SENTENCE_SETTINGS)
     }
 
-    /// Fails if a page of the weights could not be read since they were opened.
+    /// Returns an error if a page of the weights could not be read since they were opened.
     ///
     /// # Errors
     /// The error names the file.
@@ -299,9 +301,9 @@ impl HfFolder {
 }
 
 fn config(path: &Path) -> Result<Json, Error> {
-    /// Where a GLiNER model says what its encoder is like.
+    /// Key of the encoder's configuration in a GLiNER model.
     const ENCODER: &str = "encoder_config";
-    // What GLiNER changed: the number of tokens, and what was behind the encoder when it was trained first.
+    // Keys that GLiNER changes: the number of tokens, and the encoder's class before GLiNER's training.
     const NOT_ITS: [&str; 2] = ["vocab_size", "architectures"];
     let gliner = json(path, HfFile::Gliner)?;
     if let Some(encoder) = gliner.as_ref().map(|gliner| gliner.nested(ENCODER)).transpose()?.flatten() {
@@ -320,7 +322,7 @@ fn config(path: &Path) -> Result<Json, Error> {
     }
 }
 
-/// The ONNX model of a folder, if it has one.
+/// Finds the ONNX model of a folder, if it has one.
 fn onnx_in(path: &Path) -> Result<Option<PathBuf>, Error> {
     if let Some(file) = ONNX.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
         return Ok(Some(file));

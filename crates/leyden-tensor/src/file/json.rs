@@ -1,7 +1,7 @@
-//! [`Json`]: a JSON object out of a model's folder, with accessors that check.
+//! [`Json`]: a JSON object of a model's folder, with accessors that check types.
 //!
-//! Parsed strictly: a key that appears twice is an error (readers differ in which of the two they
-//! take), nesting is limited, and so is the number of values, because a value in memory takes many
+//! The parser is strict: a key that appears twice is an error (parsers differ in which of the two they
+//! use), nesting is limited, and so is the number of values, because a value in memory takes many
 //! times its two bytes in the file.
 
 use std::cell::Cell;
@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// The most values, keys included, of a parsed file. Real configurations have a few hundred.
+/// Maximum number of values, keys included, in a file. Real configurations have a few hundred.
 const MAX_VALUES: u32 = 1 << 17;
 
-/// A JSON object and the file that it comes from.
+/// A JSON object and the name of its file.
 ///
 /// Keys are paths: `rope_scaling.factor` is the key `factor` of the object under the key
 /// `rope_scaling`. `null` counts as absent, as in the programs that write these files. The accessors
@@ -42,8 +42,8 @@ pub struct Json {
 }
 
 impl Json {
-    /// Parses a file that is in memory; `label` takes the place of its path in errors. `Infinity`, which Python writes and JSON
-    /// does not have, is taken for a string.
+    /// Parses a file that is in memory; `label` takes the place of its path in errors. `Infinity`, which Python
+    /// writes and JSON lacks, is parsed as a string.
     ///
     /// # Errors
     /// The bytes are not JSON, or not an object, or a key appears twice, or nesting or size exceed the
@@ -58,12 +58,12 @@ impl Json {
         }
     }
 
-    /// The file's name as errors show it.
+    /// Returns the file's name as errors show it.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The object under a path of keys, by itself: errors name the file and this path.
+    /// Returns the object under a path of keys as a value of its own: errors name the file and this path.
     ///
     /// # Errors
     /// The value is not an object.
@@ -72,19 +72,19 @@ impl Json {
         Ok(object.map(|object| Json { file: format!("{}: {key}", self.file).into(), object: object.clone() }))
     }
 
-    /// The same without some keys.
+    /// Returns the object without some keys.
     #[must_use]
     pub fn without(mut self, keys: &[&str]) -> Json {
         self.object.retain(|key, _| !keys.contains(&key.as_str()));
         self
     }
 
-    /// The object itself.
+    /// Returns the object itself.
     pub fn object(&self) -> &Map<String, Value> {
         &self.object
     }
 
-    /// The value under a path of keys; `None` if there is none or it is `null`.
+    /// Returns the value under a path of keys; `None` if there is none or it is `null`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let mut keys = key.split('.');
         let first = self.object.get(keys.next()?)?;
@@ -96,7 +96,7 @@ impl Json {
         Error::new(kind).item(key).file(&self.file)
     }
 
-    /// The error of a key with another type than the one wanted, for callers with types of their own.
+    /// Returns the error of a key whose type is not the wanted one, for callers with types of their own.
     pub fn wrong_type(&self, key: &str, wanted: &'static str) -> Error {
         let found = self.get(key).map_or("nothing", type_name).into();
         self.error(key, ErrorKind::WrongType { wanted, found })
@@ -124,7 +124,7 @@ impl Json {
         self.opt(key, wanted, integer)?.map(|n| self.fit(key, wanted, n)).transpose()
     }
 
-    /// One number or an array of numbers: `eos_token_id` is written in both ways.
+    /// Returns one number or an array of numbers: `eos_token_id` is written in both ways.
     ///
     /// # Errors
     /// The value is neither, or a number does not fit.
@@ -139,7 +139,7 @@ impl Json {
         numbers.into_iter().map(|n| self.fit(key, "u32", n)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// The value of a key as an array of floats.
+    /// Returns the value of a key as an array of floats.
     ///
     /// # Errors
     /// The value is not an array of numbers, or one does not fit.
@@ -149,7 +149,7 @@ impl Json {
         numbers.into_iter().map(|n| self.narrow(key, n)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// The value of a key as an array of texts.
+    /// Returns the value of a key as an array of texts.
     ///
     /// # Errors
     /// The value is not an array of strings.
@@ -157,7 +157,7 @@ impl Json {
         self.opt(key, "array of strings", |value| value.as_array()?.iter().map(Value::as_str).collect())
     }
 
-    /// The value of a required key as a float.
+    /// Returns the value of a required key as a float.
     ///
     /// # Errors
     /// The key is missing, is not a number, or does not fit.
@@ -165,7 +165,7 @@ impl Json {
         self.required(key, self.opt_f32(key)?)
     }
 
-    /// The value of a key as a float, rounded to the nearest 32-bit one.
+    /// Returns the value of a key as a float, rounded to the nearest 32-bit one.
     ///
     /// # Errors
     /// The value is not a number or does not fit.
@@ -183,7 +183,7 @@ impl Json {
         Err(self.error(key, ErrorKind::OutOfRange { wanted: "f32", value: format!("{n:e}") }))
     }
 
-    /// The value of a required key as a boolean.
+    /// Returns the value of a required key as a boolean.
     ///
     /// # Errors
     /// The key is missing or is not a boolean.
@@ -191,7 +191,7 @@ impl Json {
         self.required(key, self.opt_bool(key)?)
     }
 
-    /// The value of a key as a boolean.
+    /// Returns the value of a key as a boolean.
     ///
     /// # Errors
     /// The value is not a boolean.
@@ -199,7 +199,7 @@ impl Json {
         self.opt(key, "boolean", Value::as_bool)
     }
 
-    /// The value of a required key as text.
+    /// Returns the value of a required key as text.
     ///
     /// # Errors
     /// The key is missing or is not a string.
@@ -207,7 +207,7 @@ impl Json {
         self.required(key, self.opt_str(key)?)
     }
 
-    /// The value of a key as text.
+    /// Returns the value of a key as text.
     ///
     /// # Errors
     /// The value is not a string.
@@ -220,7 +220,7 @@ macro_rules! integer_accessors {
     ($($ty:ident $opt:ident $name:literal;)*) => {
         impl Json {
             $(
-                #[doc = concat!("The value of a required key as `", $name, "`.")]
+                #[doc = concat!("Returns the value of a required key as `", $name, "`.")]
                 ///
                 /// # Errors
                 /// The key is missing, is not an integer, or does not fit.
@@ -228,7 +228,7 @@ macro_rules! integer_accessors {
                     self.required(key, self.$opt(key)?)
                 }
 
-                #[doc = concat!("The value of a key as `", $name, "`.")]
+                #[doc = concat!("Returns the value of a key as `", $name, "`.")]
                 ///
                 /// # Errors
                 /// The value is not an integer or does not fit.
@@ -262,7 +262,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The place and the reason of a parser's error.
+/// Converts a parser's error to its position and reason.
 pub(super) fn json_error(e: &serde_json::Error) -> ErrorKind {
     let reason = e.to_string();
     let place = format!(" at line {} column {}", e.line(), e.column());
@@ -279,7 +279,7 @@ fn parse(bytes: &[u8]) -> Result<Value, ErrorKind> {
         .map_err(|e| json_error(&e))
 }
 
-/// The text with marks around every `Infinity` that stands outside strings, if there is one.
+/// Returns the text with quotes around every `Infinity` outside strings, if there is one.
 fn with_infinities(bytes: &[u8]) -> Option<Vec<u8>> {
     const WORD: &[u8] = b"Infinity";
     let mut out = Vec::new();
@@ -304,7 +304,7 @@ fn with_infinities(bytes: &[u8]) -> Option<Vec<u8>> {
     found.then_some(out)
 }
 
-/// Builds a value, counting down what may still come.
+/// Deserialises a value; the cell counts the values that may still follow.
 #[derive(Clone, Copy)]
 struct Strict<'a>(&'a Cell<u32>);
 

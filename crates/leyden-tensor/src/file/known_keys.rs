@@ -1,73 +1,73 @@
-//! [`KnownKeys`]: a rule for every key of a JSON file of settings.
+//! [`KnownKeys`]: a rule for every key of a JSON settings file.
 //!
-//! A key that changes a result is read, or refused with its value unless the value changes nothing. Keys without a row are
-//! told, so that the caller can refuse or ignore them.
+//! A key that changes a result is read, or refused with its value unless that value has no effect. Unknown keys are
+//! returned, so that the caller can refuse or ignore them.
 
 use super::json::Json;
 use crate::Escaped;
 use serde_json::Value;
 
-/// One key.
+/// A key and its rule.
 #[derive(Debug)]
 pub struct KnownKey {
-    /// Its name.
+    /// Name.
     pub key: &'static str,
-    /// The rule for its values.
+    /// Rule for its values.
     pub rule: KeyRule,
 }
 
-/// A rule for the values of a key.
+/// Rule for the values of a key.
 #[derive(Debug)]
 pub enum KeyRule {
-    /// Its reader decides.
+    /// The code that reads the key checks its value.
     Read,
     /// No value changes a result.
     Harmless,
-    /// Refused unless it says nothing: `null`, false, zero, an empty text, list or object. The text names the request.
+    /// Refused unless it is empty: `null`, false, zero, an empty text, list or object. The text names the feature.
     Nothing(&'static str),
-    /// Refused unless it says nothing or is one of these: texts, or numbers and flags as JSON writes them. The last text names
-    /// the request.
+    /// Refused unless it is empty or one of these: texts, or numbers and booleans as JSON writes them. The last text
+    /// names the feature.
     Only(&'static [&'static str], &'static str),
 }
 
-/// The keys of one file.
+/// Rules of the keys of one file.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownKeys(pub &'static [KnownKey]);
 
 /// A key with a value that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedKey {
-    /// The key.
+    /// Name of the key.
     pub key: String,
     /// Its value and the reason.
     pub what: String,
 }
 
-/// A key that its reader decides on.
+/// Returns the rule of a key whose reader checks the value.
 #[must_use]
 pub const fn read_key(key: &'static str) -> KnownKey {
     KnownKey { key, rule: KeyRule::Read }
 }
 
-/// A key without effect.
+/// Returns the rule of a key without effect.
 #[must_use]
 pub const fn harmless_key(key: &'static str) -> KnownKey {
     KnownKey { key, rule: KeyRule::Harmless }
 }
 
-/// A key that may say nothing; `what` names its request.
+/// Returns the rule of a key that must be empty; `what` names the feature that other values ask for.
 #[must_use]
 pub const fn empty_key(key: &'static str, what: &'static str) -> KnownKey {
     KnownKey { key, rule: KeyRule::Nothing(what) }
 }
 
-/// A key with a choice of values; `what` names the request of others.
+/// Returns the rule of a key with a choice of values; `what` names the feature that others ask for.
 #[must_use]
 pub const fn choice_key(key: &'static str, values: &'static [&'static str], what: &'static str) -> KnownKey {
     KnownKey { key, rule: KeyRule::Only(values, what) }
 }
 
-/// Whether a value says nothing: `null`, false, zero, an empty text, list or object.
+/// Returns true if a value is empty: `null`, false, zero, an empty text, list or object.
 #[must_use]
 pub fn says_nothing(value: &Value) -> bool {
     match value {
@@ -80,7 +80,7 @@ pub fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// A value as messages show it.
+/// Returns a value as messages show it.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => format!("`{}`", Escaped(text)),
@@ -90,7 +90,7 @@ fn shown(value: &Value) -> String {
 }
 
 impl KnownKey {
-    /// The reason for which a value is refused, if it is.
+    /// Returns the reason for which a value is refused, if it is.
     fn refuses(&self, value: &Value) -> Option<String> {
         let (values, what): (&[&str], &str) = match self.rule {
             KeyRule::Read | KeyRule::Harmless => return None,
@@ -110,7 +110,7 @@ impl KnownKey {
 }
 
 impl KnownKeys {
-    /// The keys without a row whose values say something.
+    /// Returns the unknown keys whose values are not empty.
     ///
     /// # Errors
     /// A key has a value that is not supported.
@@ -130,10 +130,10 @@ impl KnownKeys {
         Ok(unknown)
     }
 
-    /// The same where a key without a row is refused too.
+    /// Checks like [`check`](Self::check), and refuses unknown keys too.
     ///
     /// # Errors
-    /// A key has a value that is not supported, or is not known and says something.
+    /// A key has a value that is not supported, or is unknown and not empty.
     pub fn check_all(self, json: &Json) -> Result<(), RefusedKey> {
         match self.check(json)?.into_iter().next() {
             None => Ok(()),

@@ -25,7 +25,7 @@ pub enum ValueType {
     F64,
 }
 
-/// Number in a file, name and width in bytes of every type.
+/// Type id in a file, name and width in bytes of every type.
 const TYPES: [(ValueType, u32, &str, usize); 13] = [
     (ValueType::U8, 0, "u8", 1),
     (ValueType::I8, 1, "i8", 1),
@@ -51,12 +51,12 @@ impl ValueType {
         TYPES.iter().find(|row| row.0 == self)
     }
 
-    /// The number of the type in a GGUF file.
+    /// Returns the type id in a GGUF file.
     pub(super) fn gguf_id(self) -> u32 {
         self.row().map_or(u32::MAX, |row| row.1)
     }
 
-    /// Bytes of a value, for the types that have a fixed size.
+    /// Returns the bytes of a value, for the types that have a fixed size.
     pub(super) fn width(self) -> Option<usize> {
         self.row().map(|row| row.3).filter(|&width| width > 0)
     }
@@ -111,7 +111,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The type.
+    /// Returns the type.
     pub fn value_type(&self) -> ValueType {
         match self {
             Value::U8(_) => ValueType::U8,
@@ -130,7 +130,7 @@ impl Value {
         }
     }
 
-    /// An integer of any width; `None` for anything else.
+    /// Returns an integer of any width; `None` for anything else.
     pub fn as_integer(&self) -> Option<i128> {
         Some(match *self {
             Value::U8(v) => v.into(),
@@ -145,7 +145,7 @@ impl Value {
         })
     }
 
-    /// A float of either width, rounded to the nearest 32-bit one; `None` for anything else.
+    /// Returns a float of either width, rounded to the nearest `f32`; `None` for anything else.
     pub fn as_f32(&self) -> Option<f32> {
         match *self {
             Value::F32(v) => Some(v),
@@ -154,7 +154,7 @@ impl Value {
         }
     }
 
-    /// The type, with that of the elements for arrays.
+    /// Returns the name of the type, for arrays with the type of their elements.
     fn describe(&self) -> String {
         match self {
             Value::Array(array) => format!("array of {}", array.elem_type()),
@@ -214,7 +214,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Metadata that does not come from a file; `label` takes the file's place in errors.
+    /// Returns metadata that does not come from a file; `label` takes the file's place in errors.
     ///
     /// # Errors
     /// A key appears twice.
@@ -230,7 +230,7 @@ impl Metadata {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let name = |&i: &u32| self.entry(i).map_or("", |entry| entry.0.as_str());
         let at = self.sorted.binary_search_by(|i| name(i).cmp(key)).ok()?;
@@ -241,22 +241,22 @@ impl Metadata {
         self.entries.get(usize::try_from(i).ok()?)
     }
 
-    /// All keys and values, in the file's order.
+    /// Returns all keys and values, in the file's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.entries.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The file's name as errors show it.
+    /// Returns the file's name as errors show it.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -302,7 +302,7 @@ macro_rules! integer_accessors {
     ($($ty:ident $opt:ident $name:literal;)*) => {
         impl Metadata {
             $(
-                #[doc = concat!("The value of a required key as `", $name, "`.")]
+                #[doc = concat!("Returns the value of a required key as `", $name, "`.")]
                 ///
                 /// # Errors
                 /// The key is missing, is not an integer, or does not fit.
@@ -310,7 +310,7 @@ macro_rules! integer_accessors {
                     self.required(key, self.$opt(key))
                 }
 
-                #[doc = concat!("The value of a key as `", $name, "`.")]
+                #[doc = concat!("Returns the value of a key as `", $name, "`.")]
                 ///
                 /// # Errors
                 /// The value is not an integer or does not fit.
@@ -331,7 +331,7 @@ integer_accessors! {
 }
 
 impl Metadata {
-    /// The value of a required key as a float.
+    /// Returns the value of a required key as a float.
     ///
     /// # Errors
     /// The key is missing or is not a float.
@@ -339,7 +339,7 @@ impl Metadata {
         self.required(key, self.opt_f32(key))
     }
 
-    /// The value of a key as a float.
+    /// Returns the value of a key as a float.
     ///
     /// # Errors
     /// The value is not a float.
@@ -348,7 +348,7 @@ impl Metadata {
         value.as_f32().map(Some).ok_or_else(|| self.wrong_type(key, "f32", value))
     }
 
-    /// The value of a required key as a boolean.
+    /// Returns the value of a required key as a boolean.
     ///
     /// # Errors
     /// The key is missing or is not a boolean.
@@ -356,7 +356,7 @@ impl Metadata {
         self.required(key, self.opt_bool(key))
     }
 
-    /// The value of a key as a boolean.
+    /// Returns the value of a key as a boolean.
     ///
     /// # Errors
     /// The value is not a boolean.
@@ -368,7 +368,7 @@ impl Metadata {
         }
     }
 
-    /// The value of a required key as text.
+    /// Returns the value of a required key as text.
     ///
     /// # Errors
     /// The key is missing or is not a string.
@@ -376,7 +376,7 @@ impl Metadata {
         self.required(key, self.opt_str(key))
     }
 
-    /// The value of a key as text.
+    /// Returns the value of a key as text.
     ///
     /// # Errors
     /// The value is not a string.
@@ -388,7 +388,7 @@ impl Metadata {
         }
     }
 
-    /// The value of a key as an array of strings.
+    /// Returns the value of a key as an array of strings.
     ///
     /// # Errors
     /// The value is not an array of strings.
@@ -398,7 +398,7 @@ impl Metadata {
         strings.map(Some).ok_or_else(|| self.wrong_type(key, "array of string", value))
     }
 
-    /// The value of a key as an array of floats.
+    /// Returns the value of a key as an array of floats.
     ///
     /// # Errors
     /// The value is not an array of floats.
@@ -412,7 +412,7 @@ impl Metadata {
         }
     }
 
-    /// The value of a key as an array of booleans.
+    /// Returns the value of a key as an array of booleans.
     ///
     /// # Errors
     /// The value is not an array of booleans.
@@ -426,7 +426,7 @@ impl Metadata {
         }
     }
 
-    /// The value of a key as an array of `i32`.
+    /// Returns the value of a key as an array of `i32`.
     ///
     /// # Errors
     /// The value is not an array of integers, or one does not fit.
@@ -434,7 +434,7 @@ impl Metadata {
         self.opt_integers(key, "i32", "array of i32")
     }
 
-    /// The value of a key as an array of `u32`.
+    /// Returns the value of a key as an array of `u32`.
     ///
     /// # Errors
     /// The value is not an array of integers, or one does not fit.
@@ -449,7 +449,7 @@ impl fmt::Debug for Metadata {
     }
 }
 
-/// Indices of names in sorted order, or a name that appears twice. A sorted index instead of a hash
+/// Returns the indices of names in sorted order, or a name that appears twice. A sorted index instead of a hash
 /// table: its order does not depend on a seed, and no choice of names makes it slow.
 pub(super) fn sorted_index<'a>(names: &[&'a str]) -> Result<Vec<u32>, &'a str> {
     let name = |i: &u32| usize::try_from(*i).ok().and_then(|i| names.get(i)).copied().unwrap_or_default();

@@ -4,8 +4,8 @@
 //! Reading a mapped page that lies beyond the end of its file, or that the disk cannot deliver,
 //! raises SIGBUS and by default ends the process. Here the handler looks the address up among the
 //! live mappings. If it belongs to one, the page is replaced by an anonymous page of zeros, the
-//! mapping is marked as truncated and the read is repeated. If not, the signal goes to whoever
-//! handled it before.
+//! mapping is marked as truncated and the read is repeated. If not, the signal goes to the handler
+//! that was installed before.
 //!
 //! A handler may interrupt any thread anywhere, so it only reads atomics and calls the kernel. The
 //! list of mappings is therefore a linked list whose nodes are never freed (they are reused), each
@@ -53,7 +53,7 @@ impl Mapping {
         Ok(Mapping { start, len, node: register(start.addr().get(), len), file })
     }
 
-    /// The bytes of the file. They may turn into zeros when the file is truncated, but they stay
+    /// Returns the bytes of the file. They become zeros where the file is truncated, but they stay
     /// readable.
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping covers `len` readable bytes and lives as long as `self`. Other
@@ -63,14 +63,14 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// Whether a page could not be read, or the file is shorter than it was: what is missing of a page whose
-    /// beginning is still there reads as zeros and raises no signal.
+    /// Returns true if a page could not be read, or the file is shorter than it was: the missing part of a page whose
+    /// beginning still exists reads as zeros and raises no signal.
     pub(super) fn truncated(&self) -> bool {
         let shorter = |len: u64| usize::try_from(len).is_ok_and(|len| len < self.len);
         self.node.truncated.load(Ordering::Acquire) || self.file.metadata().is_ok_and(|m| shorter(m.len()))
     }
 
-    /// What the system says about the file.
+    /// Returns the file system's metadata of the file.
     pub(super) fn file_metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
@@ -80,7 +80,7 @@ impl Mapping {
         self.advise(range, libc::MADV_WILLNEED);
     }
 
-    /// Gives a range's pages back. Neighbours on the first and last page are read again if needed.
+    /// Frees a range's pages. Bytes beside the range on the first and last page are read again if needed.
     pub(super) fn advise_dontneed(&self, range: &Range<usize>) {
         self.advise(range, libc::MADV_DONTNEED);
     }
@@ -101,7 +101,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         unregister(self.node);
-        // SAFETY: nobody can hold a reference into the mapping any more, they borrow from `self`.
+        // SAFETY: no reference into the mapping can be alive, since they borrow from `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -112,12 +112,12 @@ fn page_size() -> usize {
     usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(4096)
 }
 
-/// Keeps the bits of an address or offset that say which page it is on.
+/// Returns the mask that keeps the bits of an address or offset which select its page.
 fn page_mask() -> usize {
     !page_size().saturating_sub(1)
 }
 
-/// A mapping as the handler sees it. `end` is 0 while the node is free.
+/// A mapping as the handler reads it. `end` is 0 while the node is free.
 #[derive(Debug, Default)]
 struct Node {
     version: AtomicUsize,
@@ -128,7 +128,7 @@ struct Node {
 }
 
 impl Node {
-    /// Changes the range; only under the lock of [`LIST`].
+    /// Changes the range; the caller holds the lock of [`LIST`].
     fn set(&self, start: usize, end: usize) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -139,8 +139,8 @@ impl Node {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// Whether the address is in the range. A node that is being changed belongs to a mapping that
-    /// nobody reads yet or any more, so it cannot be the one that faulted.
+    /// Returns true if the address is in the range. A node that is being changed belongs to a mapping that
+    /// is not read yet or no longer, so it cannot be the one that faulted.
     fn contains(&self, address: usize) -> bool {
         let before = self.version.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Relaxed);
@@ -185,7 +185,7 @@ fn unregister(node: &Node) {
     node.set(0, 0);
 }
 
-/// What handled SIGBUS before us; set before our handler can run.
+/// The handler of SIGBUS before ours; set before our handler can run.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 fn install_handler() -> io::Result<()> {
@@ -221,7 +221,7 @@ fn handler_address() -> usize {
     on_sigbus as Handler as usize
 }
 
-/// The handler itself: see the head of this file.
+/// Handles SIGBUS: see the head of this file.
 unsafe extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid structure to a handler installed with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
@@ -240,8 +240,8 @@ unsafe extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, 
     unsafe { pass_on(signal, code, info, context) };
 }
 
-/// Puts a page of zeros where the page of `address` was. The interrupted code must find `errno` as
-/// it left it, and a system call writes it only on failure, after which the process ends anyway.
+/// Puts a page of zeros in place of the page of `address`. The interrupted code must find `errno` unchanged;
+/// a system call writes it only on failure, after which the process ends anyway.
 fn replace_page(address: usize) -> bool {
     let page = page_size();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -252,7 +252,7 @@ fn replace_page(address: usize) -> bool {
     mapped != libc::MAP_FAILED
 }
 
-/// Hands a signal that is not ours to the previous handler, or to the default action.
+/// Passes a signal that is not ours to the previous handler, or to the default action.
 ///
 /// # Safety
 /// The arguments are those of a running signal handler.
@@ -307,14 +307,14 @@ mod tests {
         file
     }
 
-    /// Runs one test of this module in a process of its own and lets it do what must not happen here.
+    /// Runs one test of this module in a process of its own, which it may kill.
     fn in_child(test: &str) -> Option<ExitStatus> {
         if std::env::var_os("LEYDEN_TEST_CHILD").is_some() {
             return None;
         }
         let me = std::env::current_exe().unwrap();
         let name = format!("file::mmap::tests::{test}");
-        // Where the tests run under an emulator, so must the child.
+        // If the tests run under an emulator, so must the child.
         let runner = std::env::var("LEYDEN_TEST_RUNNER").unwrap_or_default();
         let mut words = runner.split_whitespace().map(OsString::from).chain([me.into_os_string()]);
         let mut child = Command::new(words.next().unwrap());
@@ -337,7 +337,7 @@ mod tests {
         assert!(mapping.bytes()[LEN / 2..].iter().all(|&b| b == 0));
         assert!(mapping.truncated());
         assert!(!other.truncated() && other.bytes().iter().all(|&b| b == 7));
-        // A new mapping reuses the place of an old one, without its mark.
+        // A new mapping reuses the node of an old one, without its mark.
         drop(mapping);
         let again = Mapping::new(&other_file, LEN).unwrap();
         assert!(!again.truncated());

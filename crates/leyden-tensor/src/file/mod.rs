@@ -1,8 +1,7 @@
-//! Model files: what they have in common ([`WeightSource`]) and the formats.
+//! Model files: the trait [`WeightSource`] that all formats share, and the formats.
 //!
-//! Everything below this module reads bytes that somebody else wrote. So: no index that can panic,
-//! no `as` conversion, every count bounded by the bytes that are left before anything is allocated,
-//! and tensor sizes only from `TensorExtent`.
+//! The bytes that these modules read are untrusted. So: no index that can panic, no `as` conversion, every count
+//! bounded by the bytes that are left before anything is allocated, and tensor sizes only from `TensorExtent`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::string_slice)]
 #![deny(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 
@@ -46,54 +45,53 @@ pub use safetensors::{MAX_HEADER_BYTES, Safetensors, StackRows, Stacked};
 pub use source::FileBytes;
 pub use writer::GgufWriter;
 
-/// A model file, or several that belong together, with metadata and named tensors.
+/// A model file, or several files of one model, with metadata and named tensors.
 pub trait WeightSource: Send + Sync {
-    /// The metadata.
+    /// Returns the metadata.
     fn metadata(&self) -> &Metadata;
 
-    /// The `config.json` that describes the model instead of the metadata, where it is a folder from the hub or made of one
-    /// (see [`FolderFiles`]).
+    /// Returns the `config.json` that describes the model instead of the metadata, if the source is a Hugging Face
+    /// folder or was converted from one (see [`FolderFiles`]).
     fn config_json(&self) -> Option<&Json> {
         None
     }
 
-    /// Keys of files beside `config.json` that nothing is known of, with the names of their files.
+    /// Returns the unknown keys of settings files other than `config.json`, each with the name of its file.
     fn unread_keys(&self) -> &[String] {
         &[]
     }
 
-    /// The file as it was given, or a label in angle brackets such as `<embedded>` where there is none.
+    /// Returns the path as it was given, or a label in angle brackets such as `<embedded>` if there is no file.
     fn path(&self) -> &Path;
 
-    /// All files that tensors lie in; [`TensorInfo::file`] counts them.
+    /// Returns all files that contain tensors; [`TensorInfo::file`] is an index into this list.
     fn paths(&self) -> Vec<&Path>;
 
-    /// What the system says about these files as they are open, not about what has their names by now.
+    /// Returns the file system's metadata of the opened files (not of files that have taken their names since).
     ///
     /// # Errors
-    /// The system cannot say, or the bytes come from no file.
+    /// The system returns an error, or the bytes come from no file.
     fn file_metadata(&self) -> io::Result<Vec<fs::Metadata>>;
 
-    /// Every tensor, in the order of the files and of their data or description, including those of types that cannot be
-    /// computed with.
+    /// Returns every tensor, unsupported types included, in the order of the files and of their data or description.
     fn tensor_info(&self) -> &[TensorInfo];
 
-    /// The tensor of this name, or `None` if the file has none.
+    /// Returns the tensor of this name, or `None` if the file has none.
     ///
     /// # Errors
     /// The file has it in a type that this build cannot compute with; the error names both.
     fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error>;
 
-    /// The tensor of this name.
+    /// Returns the tensor of this name.
     ///
     /// # Errors
     /// The file lacks it, or has it in a type that this build cannot compute with. The error names
     /// the tensor and, where known, the type.
     fn require(&self, name: &str) -> Result<TensorView<'_>, Error>;
 
-    /// A tensor that lies in the files in another form than this name stands for, in the form that it stands for: the matrices of
-    /// all experts of a layer, of which each has a tensor of its own. `None` where tensors lie as they are asked for. `shape` is
-    /// the one that the caller needs; memory is taken for no other.
+    /// Builds a tensor that the files store in another form than this name stands for, for example the matrices of
+    /// all experts of a layer, each stored as a tensor of its own. Returns `None` if tensors are stored as they are
+    /// asked for. `shape` is the shape that the caller needs; memory is allocated for no other.
     ///
     /// # Errors
     /// A part is missing, or parts do not fit each other or the shape; the error names one.
@@ -101,26 +99,26 @@ pub trait WeightSource: Send + Sync {
         Ok(None)
     }
 
-    /// Whether [`composed`](Self::composed) has a tensor of this name, or an error: without the work.
+    /// Returns true if [`composed`](Self::composed) would return a tensor or an error for this name, without the
+    /// work.
     fn is_composed(&self, _name: &str) -> bool {
         false
     }
 
-    /// The tensor of this name; `None` if the file lacks it *or* has it in a type that cannot be
-    /// computed with. Loading code uses [`optional`](Self::optional) or [`require`](Self::require),
-    /// which tell the two apart.
+    /// Returns the tensor of this name; `None` if the file lacks it *or* has it in an unsupported type.
+    /// Loading code uses [`optional`](Self::optional) or [`require`](Self::require), which distinguish the two cases.
     fn tensor(&self, name: &str) -> Option<TensorView<'_>> {
         self.optional(name).ok().flatten()
     }
 
-    /// The names of all tensors, in the order of [`tensor_info`](Self::tensor_info).
+    /// Returns the names of all tensors, in the order of [`tensor_info`](Self::tensor_info).
     fn tensor_names(&self) -> Vec<&str> {
         self.tensor_info().iter().map(|info| info.name.as_str()).collect()
     }
 
-    /// Whether a file is shorter than when it was opened, or a page of it could not be read since
-    /// then because the disk failed. What is missing reads as zeros, so whatever was computed from
-    /// this source since then is worthless.
+    /// Returns true if a file is shorter than when it was opened, or a page of it could not be read since
+    /// then because the disk failed. Missing bytes read as zeros, so results computed from this source
+    /// since then are invalid.
     fn truncated(&self) -> bool {
         self.check_intact().is_err()
     }
@@ -131,45 +129,45 @@ pub trait WeightSource: Send + Sync {
     /// A file shrank or became unreadable since it was opened; the error names it.
     fn check_intact(&self) -> Result<(), Error>;
 
-    /// Says that the bytes of a tensor will be read soon, once.
+    /// Tells the kernel that the bytes of a tensor will be read soon, once.
     fn advise_willneed(&self, name: &str);
 
-    /// Gives back the memory that a range of a tensor's bytes takes in this process, after they were
-    /// copied elsewhere. They can still be read, at the price of reading them from the file again.
+    /// Frees the memory that a range of a tensor's bytes takes in this process, after they were
+    /// copied elsewhere. The bytes can still be read; the kernel then reads them from the file again.
     /// Does nothing for sources that are not mapped.
     fn advise_dontneed(&self, name: &str, bytes: Range<usize>);
 }
 
-/// What a file says about one tensor.
+/// Description of one tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct TensorInfo {
     /// The name.
     pub name: String,
-    /// The name of the type: llama.cpp's, or that in the file for types which GGUF does not have.
+    /// Name of the type: llama.cpp's, or that in the file for types which GGUF does not have.
     pub type_name: &'static str,
-    /// The number of the type in a GGUF file; from 2^31 on for types which GGUF does not have.
+    /// Type id in a GGUF file; from 2^31 on for types which GGUF does not have.
     pub type_id: u32,
     /// The type, if this build can compute with it.
     #[serde(skip)]
     pub dtype: Option<DType>,
     /// The dimensions, the contiguous one last.
     pub shape: Vec<usize>,
-    /// Which of the [`paths`](WeightSource::paths) the data lies in.
+    /// Index of the file in [`paths`](WeightSource::paths).
     pub file: usize,
-    /// Where the data begins, in bytes from the start of that file.
+    /// Begin of the data, in bytes from the start of that file.
     pub offset: usize,
     /// The size of the data in bytes.
     pub bytes: usize,
 }
 
 impl TensorInfo {
-    /// The bytes of the data in its file.
+    /// Returns the byte range of the data in its file.
     pub(crate) fn range(&self) -> Range<usize> {
         self.offset..self.offset.saturating_add(self.bytes)
     }
 
-    /// The type, or an error that names it.
+    /// Returns the type, or an error that names it.
     ///
     /// # Errors
     /// This build cannot compute with the type.

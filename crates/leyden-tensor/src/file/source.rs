@@ -1,4 +1,4 @@
-//! Where the bytes of a file are: mapped, part of the program, or in memory.
+//! The bytes of a file: mapped, part of the program, or in memory.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::mmap::Mapping;
 use crate::error::{Error, ErrorKind};
 
-/// The bytes of a file and what they are called in messages.
+/// The bytes of a file and its name in messages.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) bytes: Bytes,
@@ -22,7 +22,7 @@ pub(super) enum Bytes {
     Mapped(Mapping),
     Static(&'static [u8]),
     Owned(Vec<u8>),
-    /// What was read value by value out of another source.
+    /// Bytes that were decoded value by value from another source.
     Derived(Vec<u8>, Arc<Source>),
 }
 
@@ -43,8 +43,8 @@ impl Source {
         Ok(Arc::new(Source { bytes, path: path.into(), label }))
     }
 
-    /// What `read` makes of this source, unless pages vanished while it read: then that is not what
-    /// the file said. Errors name the file.
+    /// Returns the result of `read` on this source, or an error if pages could not be read meanwhile: the result
+    /// would then not be that of the file. Errors name the file.
     pub(super) fn read_checked<T>(
         self: &Arc<Self>,
         read: impl FnOnce(&Arc<Self>) -> Result<T, Error>,
@@ -54,7 +54,7 @@ impl Source {
         result.map_err(|e| e.file(&self.label))
     }
 
-    /// Fails if a page could not be read since the file was opened.
+    /// Returns an error if a page could not be read since the file was opened.
     pub(super) fn check_intact(&self) -> Result<(), Error> {
         if self.mapping().is_some_and(Mapping::truncated) {
             return Err(Error::new(ErrorKind::Shrunk).file(&self.label));
@@ -70,12 +70,12 @@ impl Source {
         }
     }
 
-    /// The bytes of a range that was checked when the file was opened.
+    /// Returns the bytes of a range that was checked when the file was opened.
     pub(super) fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.bytes().get(range.clone()).unwrap_or_default()
     }
 
-    /// What the system says about the file as it is open.
+    /// Returns the file system's metadata of the opened file.
     pub(super) fn file_metadata(&self) -> io::Result<fs::Metadata> {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.file_metadata(),
@@ -92,8 +92,8 @@ impl Source {
     }
 }
 
-/// A range of a file's bytes, which stay readable for as long as this value lives. If the file shrinks meanwhile they
-/// turn into zeros, and [`check_intact`](crate::WeightSource::check_intact) of the file tells.
+/// A range of a file's bytes, readable for as long as this value lives. If the file shrinks meanwhile they
+/// become zeros, and [`check_intact`](crate::WeightSource::check_intact) of the file returns an error.
 #[derive(Clone, Debug)]
 pub struct FileBytes {
     source: Arc<Source>,
@@ -101,18 +101,18 @@ pub struct FileBytes {
 }
 
 impl FileBytes {
-    /// Of a range that was checked when the file was opened.
+    /// Makes a value from a range that was checked when the file was opened.
     pub(super) fn new(source: Arc<Source>, range: Range<usize>) -> FileBytes {
         FileBytes { source, range }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.source.slice(&self.range)
     }
 
-    /// Gives back the memory that a part of them takes in this process. They are read again when next used.
+    /// Frees the memory that part of the range takes in this process. The bytes are read again when next used.
     pub fn advise_dontneed(&self, part: Range<usize>) {
         if let Some(mapping) = self.source.mapping() {
             let at = |n: usize| self.range.start.saturating_add(n).min(self.range.end);
@@ -121,7 +121,7 @@ impl FileBytes {
     }
 }
 
-/// Maps a regular file; `None` if it is empty, which cannot be mapped.
+/// Maps a regular file; `None` if it is empty, since an empty file cannot be mapped.
 fn map(path: &Path) -> Result<Option<Mapping>, ErrorKind> {
     let io = |action| move |source| ErrorKind::Io { action, source };
     let file = open_regular(path)?;
@@ -140,7 +140,7 @@ fn map(path: &Path) -> Result<Option<Mapping>, ErrorKind> {
 /// Opens a regular file for reading.
 pub(super) fn open_regular(path: &Path) -> Result<File, ErrorKind> {
     let io = |source| ErrorKind::Io { action: "open", source };
-    // Asked before opening, because opening a pipe waits for a writer.
+    // Checked before opening, because opening a pipe waits for a writer.
     if !fs::metadata(path).map_err(io)?.is_file() {
         return Err(ErrorKind::NotAFile);
     }

@@ -1,4 +1,4 @@
-//! [`Split`]: what a GGUF file that is one part of several says about the whole.
+//! [`Split`]: the metadata of a GGUF file that is one part of several.
 //!
 //! The parts are named `NAME-00001-of-00003.gguf` and so on. Each has its number, counted from 0, the
 //! number of parts and the number of tensors in all of them; only the first has the other metadata.
@@ -11,23 +11,23 @@ use crate::error::{Error, ErrorKind};
 const NO: &str = "split.no";
 const COUNT: &str = "split.count";
 const TENSORS: &str = "split.tensors.count";
-/// The most parts that the format can count.
+/// Maximum number of parts in the format.
 const MAX_PARTS: u32 = 0xffff;
 
-/// One part of several.
+/// The metadata of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
-    /// The number of this part, from 0.
+    /// Number of this part, from 0.
     pub(super) no: u32,
-    /// How many parts there are: at least 2.
+    /// Number of parts: at least 2.
     pub(super) count: u32,
-    /// How many tensors all parts have together.
+    /// Number of tensors in all parts together.
     tensors: u32,
 }
 
 impl Split {
-    /// What the metadata of a file says; `None` for a file that is whole. A file that was merged out
-    /// of parts still has the keys, with a count of 0.
+    /// Reads the keys of a part; `None` for a file that is whole. A file that was merged from
+    /// parts still has the keys, with a count of 0.
     pub(super) fn of(metadata: &Metadata) -> Result<Option<Split>, Error> {
         let count = metadata.opt_u32(COUNT)?.unwrap_or(0);
         if count < 2 {
@@ -53,12 +53,12 @@ impl Split {
         Ok(Some(Split { no, count, tensors }))
     }
 
-    /// How the name of this part's file ends.
+    /// Returns the suffix of this part's file name.
     fn suffix(&self) -> String {
         format!("-{:05}-of-{:05}.gguf", self.no.saturating_add(1), self.count)
     }
 
-    /// The paths of all parts, from that of this one.
+    /// Returns the paths of all parts, from the path of this one.
     pub(super) fn paths(&self, path: &Path) -> Result<Vec<PathBuf>, Error> {
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(prefix) = name.and_then(|name| name.strip_suffix(&self.suffix())) else {
@@ -68,7 +68,7 @@ impl Split {
         Ok((0..self.count).map(part).collect())
     }
 
-    /// The paths of all parts of a model, as the name of one part says. A file of another name has none.
+    /// Returns the paths of all parts of a model, from the name of one part; empty for other names.
     pub(super) fn paths_of_name(path: &Path) -> Vec<PathBuf> {
         let of_name = || {
             let (rest, count) = path.file_name()?.to_str()?.strip_suffix(".gguf")?.rsplit_once("-of-")?;
@@ -80,13 +80,13 @@ impl Split {
         of_name().unwrap_or_default()
     }
 
-    /// The error of a part whose name does not tell those of the others.
+    /// Returns the error of a part whose name does not have the suffix of a part.
     pub(super) fn alone(&self) -> Error {
         let no = self.no.saturating_add(1);
         Error::new(ErrorKind::PartName { no, count: self.count, suffix: self.suffix() }).item(NO)
     }
 
-    /// Checks what part `no` of the same model says about itself.
+    /// Checks the metadata of part `no` of the same model.
     pub(super) fn check(&self, no: u32, part: &Metadata) -> Result<(), Error> {
         for (key, wanted) in [(COUNT, self.count), (NO, no), (TENSORS, self.tensors)] {
             let found = part.u32(key)?;
@@ -98,7 +98,7 @@ impl Split {
         Ok(())
     }
 
-    /// Checks how many tensors were found in all parts.
+    /// Checks the number of tensors found in all parts.
     pub(super) fn check_tensors(&self, found: usize) -> Result<(), Error> {
         let found = u64::try_from(found).unwrap_or(u64::MAX);
         if found != u64::from(self.tensors) {

@@ -1,4 +1,4 @@
-//! [`Tensors`]: named tensors and the files that their bytes lie in.
+//! [`Tensors`]: named tensors and the files that contain their bytes.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use super::{MAX_TENSORS, TensorInfo};
 use crate::error::{Error, ErrorKind};
 use crate::view::TensorView;
 
-/// The tensors of a model, whose bytes lie in one file or several.
+/// The tensors of a model, with the files that contain their bytes.
 #[derive(Debug)]
 pub(super) struct Tensors {
     files: Vec<Arc<Source>>,
@@ -23,7 +23,7 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    /// Joins files and their tensors, whose extents were checked, in the files' order.
+    /// Combines files and their tensors, whose extents were checked, in the files' order.
     ///
     /// # Errors
     /// A name appears twice, or there are too many tensors.
@@ -81,19 +81,19 @@ impl Tensors {
             .map(Some)
     }
 
-    /// What the files say about a tensor of any type, and its bytes.
+    /// Returns the description and the bytes of a tensor of any type.
     pub(super) fn raw(&self, name: &str) -> Option<(&TensorInfo, &[u8])> {
         let (info, source) = self.find(name)?;
         Some((info, source.slice(&info.range())))
     }
 
-    /// The bytes of a tensor of any type.
+    /// Returns the bytes of a tensor of any type.
     pub(super) fn file_bytes(&self, name: &str) -> Option<FileBytes> {
         let (info, source) = self.find(name)?;
         Some(FileBytes::new(Arc::clone(source), info.range()))
     }
 
-    /// Fails with the first file of which a page could not be read.
+    /// Returns an error for the first file of which a page could not be read.
     pub(super) fn check_intact(&self) -> Result<(), Error> {
         self.files.iter().try_for_each(|file| file.check_intact())
     }
@@ -118,7 +118,7 @@ impl Tensors {
     }
 }
 
-/// Fails with the first tensor, by its place in the file, that begins before another ends.
+/// Returns an error for the first tensor, by offset in the file, that begins before another ends.
 pub(super) fn check_overlap(tensors: &[TensorInfo]) -> Result<(), Error> {
     let mut by_offset: Vec<&TensorInfo> = tensors.iter().collect();
     by_offset.sort_by_key(|tensor| tensor.offset);

@@ -37,15 +37,15 @@ struct Tensor<'a> {
     type_id: u32,
     shape: Vec<usize>,
     len: usize,
-    /// `None` where they are made when they are written.
+    /// Bytes of the tensor; `None` if they are generated during writing.
     bytes: Option<Cow<'a, [u8]>>,
 }
 
-/// The number of bytes without a meaning (`I8`) as a tensor type.
+/// Type id for bytes that are not weights: `I8`.
 const BYTES_ID: u32 = 24;
 
 impl<'a> GgufWriter<'a> {
-    /// A file with no metadata and no tensors.
+    /// Returns a file with no metadata and no tensors.
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,7 +78,7 @@ impl<'a> GgufWriter<'a> {
         self.add(name, dtype.gguf_id(), shape, bytes.len(), Some(bytes))
     }
 
-    /// Announces a tensor whose bytes are made while the file is written: see
+    /// Adds a tensor whose bytes are generated while the file is written: see
     /// [`write_made_to`](Self::write_made_to).
     ///
     /// # Errors
@@ -90,11 +90,11 @@ impl<'a> GgufWriter<'a> {
         self.add(name, dtype.gguf_id(), shape, extent.n_bytes, None)
     }
 
-    /// Adds bytes that are no weights, as a vector of type `I8`; [`Gguf::file_bytes`](crate::Gguf::file_bytes) finds
-    /// them again.
+    /// Adds bytes that are not weights, as a vector of type `I8`; [`Gguf::file_bytes`](crate::Gguf::file_bytes)
+    /// returns them.
     ///
     /// # Errors
-    /// There are none, or the name is taken, empty or too long.
+    /// `bytes` is empty, or the name is taken, empty or too long.
     pub fn add_bytes(&mut self, name: &str, bytes: impl Into<Cow<'a, [u8]>>) -> Result<&mut Self, Error> {
         let bytes = bytes.into();
         self.add(name, BYTES_ID, &[bytes.len()], bytes.len(), Some(bytes))
@@ -123,7 +123,7 @@ impl<'a> GgufWriter<'a> {
         Ok(self)
     }
 
-    /// The file as bytes.
+    /// Returns the file as bytes.
     ///
     /// # Errors
     /// The metadata is not valid: see [`write_to`](Self::write_to).
@@ -152,13 +152,13 @@ impl<'a> GgufWriter<'a> {
         self.write_by(path, OutputOptions::new().files_only(), &mut nothing_made)
     }
 
-    /// Writes the file like [`write_to`](Self::write_to), with the bytes of every announced tensor from `make`, in the
-    /// order in which they were announced. Before it gets its name it is read back and compared with the written bytes;
-    /// that of a device or FIFO cannot be.
+    /// Writes the file like [`write_to`](Self::write_to), with the bytes of every announced tensor from `make`, in
+    /// the order in which they were announced. A regular file is read back and compared with the written bytes before
+    /// it is renamed to `path`; a device or FIFO is not.
     ///
     /// # Errors
-    /// As for [`write_to`](Self::write_to); what `make` returns; more or fewer bytes than the tensor has; or the file
-    /// does not hold what was written.
+    /// The errors of [`write_to`](Self::write_to) and of `make`; `make` writes more or fewer bytes than the tensor
+    /// has; or the file reads back differently.
     pub fn write_made_to<E: From<Error>>(
         &self,
         path: &Path,
@@ -266,7 +266,7 @@ impl<'a> GgufWriter<'a> {
     }
 }
 
-/// Why writing stopped.
+/// Reason why writing stopped.
 enum Stop<E> {
     Own(Error),
     Maker(E),
@@ -280,12 +280,12 @@ impl From<Stop<Error>> for Error {
     }
 }
 
-/// For files without announced tensors.
+/// Stands for `make` in files without announced tensors.
 fn nothing_made(name: &str, _: &mut dyn Write) -> Result<(), Error> {
     Err(Error::new(ErrorKind::MissingTensor).item(name))
 }
 
-/// Counts what is written.
+/// A writer that counts the bytes.
 struct Counted<'w, W> {
     inner: &'w mut W,
     bytes: usize,
@@ -303,7 +303,7 @@ impl<W: Write> Write for Counted<'_, W> {
     }
 }
 
-/// Keeps a checksum of what is written.
+/// A writer that computes a checksum of the bytes.
 struct Summed<W> {
     inner: W,
     sum: Xxh3,
@@ -327,7 +327,7 @@ impl<W: Write> Write for Summed<W> {
     }
 }
 
-/// Everything before the tensor data, and where each tensor's data ends with its padding.
+/// The bytes before the tensor data, and the end of each tensor's data with its padding.
 struct Layout {
     header: Vec<u8>,
     ends: Vec<usize>,
@@ -361,7 +361,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// `usize` has at most 64 bits on every machine that this can be built for.
+/// Conversion of `usize`, which has at most 64 bits on every supported target.
 trait ToU64 {
     fn to_u64(self) -> u64;
 }
@@ -372,7 +372,7 @@ impl ToU64 for usize {
     }
 }
 
-/// Whether a file holds bytes with another checksum than `sum`.
+/// Returns true if a file's bytes have another checksum than `sum`.
 fn differs(output: &Output, sum: u64) -> io::Result<bool> {
     let Some(mut file) = output.read_back()? else { return Ok(false) };
     let mut found = Xxh3::new();
