@@ -1,14 +1,14 @@
-//! [`DType`]: the storage formats that can be computed with, and the names and block sizes of all
-//! others that a GGUF file may hold.
+//! [`DType`]: the supported storage formats, and the names and block sizes of all other types that a GGUF file
+//! may have.
 //!
-//! One table row per type. Nothing outside this file matches on every `DType`: what differs between
-//! types is a column here.
+//! One table row per type. Nothing outside this file matches on every `DType`: differences between
+//! types are columns here.
 
 use std::fmt;
 
 use crate::quant::{self, Block};
 
-/// How the values of a tensor are stored.
+/// Storage format of a tensor's values.
 ///
 /// ```
 /// use leyden_tensor::DType;
@@ -49,33 +49,33 @@ pub enum DType {
     Q3K,
     /// 5-bit codes in blocks of 256 with eight 6-bit scales and minima.
     Q5K,
-    /// 4-bit codes for uneven numbers in blocks of 32 with one scale.
+    /// 4-bit indices into a table of uneven levels, in blocks of 32 with one scale.
     IQ4NL,
-    /// 4-bit codes for uneven numbers in blocks of 256 with eight 6-bit scales.
+    /// 4-bit indices into a table of uneven levels, in blocks of 256 with eight 6-bit scales.
     IQ4XS,
-    /// 4-bit floats in blocks of 32 with one power of two.
+    /// 4-bit floats in blocks of 32 with one power-of-two scale.
     MXFP4,
-    /// 4-bit floats in blocks of 16 with one 8-bit float.
+    /// 4-bit floats in groups of 16 with one 8-bit float as the scale.
     NVFP4,
-    /// Signs in blocks of 128 with one scale.
+    /// 1-bit signs in blocks of 128 with one scale.
     Q1_0,
-    /// Three levels, five values in a byte, in blocks of 256 with one scale.
+    /// Ternary values, five to a byte, in blocks of 256 with one scale.
     TQ1_0,
-    /// Three levels, four values in a byte, in blocks of 256 with one scale.
+    /// Ternary values, four to a byte, in blocks of 256 with one scale.
     TQ2_0,
-    /// Points of a codebook for eight values, with 3-bit scales and shifts.
+    /// Codebook entries of eight values, with 3-bit scales and shifts.
     IQ1S,
-    /// The same with more scales and shifts.
+    /// Like IQ1_S, with more scales and shifts.
     IQ1M,
-    /// Points of a codebook for eight values with signs, and 4-bit scales for 32.
+    /// Codebook entries of eight values with signs, and a 4-bit scale for 32 values.
     IQ2XXS,
-    /// The same with scales for 16.
+    /// Like IQ2_XXS, with a scale for 16 values.
     IQ2XS,
-    /// The same with a larger codebook.
+    /// Like IQ2_XS, with a larger codebook.
     IQ2S,
-    /// Points of a codebook for four values with signs, and 4-bit scales for 32.
+    /// Codebook entries of four values with signs, and a 4-bit scale for 32 values.
     IQ3XXS,
-    /// The same with a larger codebook.
+    /// Like IQ3_XXS, with a larger codebook.
     IQ3S,
 }
 
@@ -83,9 +83,9 @@ pub enum DType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownDType {
-    /// The number in a GGUF file; from 2^31 on for types which GGUF does not have.
+    /// Type id in a GGUF file; from 2^31 on for types which GGUF does not have.
     pub id: u32,
-    /// llama.cpp's name or that in the file, if the type is known at all.
+    /// Name in llama.cpp or in the file, if the type is known at all.
     pub name: Option<&'static str>,
 }
 
@@ -116,7 +116,7 @@ const fn row<B: Block>(name: &'static str, gguf_id: u32) -> Info {
     }
 }
 
-/// In the order of the enum.
+/// Rows in the order of the enum.
 static INFO: [Info; 27] = [
     row::<quant::F32>("F32", 0),
     row::<quant::F16>("F16", 1),
@@ -147,9 +147,9 @@ static INFO: [Info; 27] = [
     row::<quant::IQ3S>("IQ3_S", 21),
 ];
 
-/// Types that GGUF files hold and this build cannot compute with: id, name, values and bytes of a
-/// block. Their extents are checked all the same. Blocks of length 0 belong to types that were
-/// withdrawn from the format and whose layout a file no longer defines.
+/// Types that GGUF files may have and this build cannot compute with: id, name, values and bytes of a block. Their
+/// extents are checked all the same. Length 0 marks types that were withdrawn from the format, whose layout is no
+/// longer defined.
 static FOREIGN: [(u32, &str, usize, usize); 16] = [
     (4, "Q4_2", 0, 0),
     (5, "Q4_3", 0, 0),
@@ -180,7 +180,7 @@ pub(crate) struct FileType {
 }
 
 impl FileType {
-    /// The type with this number. Unknown and withdrawn types are errors: without a block size the
+    /// Returns the type with this id. Unknown and withdrawn types are errors: without a block size the
     /// extent of the tensor cannot be checked.
     pub(crate) fn from_gguf_id(id: u32) -> Result<FileType, UnknownDType> {
         if let Some(info) = INFO.iter().find(|info| info.gguf_id == id) {
@@ -196,17 +196,17 @@ impl FileType {
 }
 
 impl DType {
-    /// Every supported type.
+    /// Returns every supported type.
     pub fn all() -> impl ExactSizeIterator<Item = DType> {
         INFO.iter().map(|info| info.dtype)
     }
 
-    /// Whether values can be [encoded](quant::encode_row) in this format; all can be decoded.
+    /// Returns whether values can be [encoded](quant::encode_row) in this format; all can be decoded.
     pub fn encodes(self) -> bool {
         self.info().encodes
     }
 
-    /// The types that have an encoder.
+    /// Returns the types that have an encoder.
     pub fn encodable() -> impl Iterator<Item = DType> {
         DType::all().filter(|dtype| dtype.encodes())
     }
@@ -226,37 +226,37 @@ impl DType {
         }
     }
 
-    /// llama.cpp's name, for example `Q4_K`.
+    /// Returns llama.cpp's name, for example `Q4_K`.
     pub fn name(self) -> &'static str {
         self.info().name
     }
 
-    /// The number of this type in a GGUF file.
+    /// Returns the number of this type in a GGUF file.
     pub fn gguf_id(self) -> u32 {
         self.info().gguf_id
     }
 
-    /// Values in a block; 1 for the float types.
+    /// Returns the number of values in a block; 1 for the float types.
     pub fn block_len(self) -> usize {
         self.info().block_len
     }
 
-    /// Bytes of a block.
+    /// Returns the bytes of a block, a count.
     pub fn block_bytes(self) -> usize {
         self.info().block_bytes
     }
 
-    /// The type with this number in a GGUF file.
+    /// Returns the type with this id in a GGUF file.
     ///
     /// # Errors
-    /// The number is unknown, or belongs to a type that this build cannot compute with; the error
+    /// The id is unknown, or belongs to a type that this build cannot compute with; the error
     /// then has its name.
     pub fn from_gguf_id(id: u32) -> Result<DType, UnknownDType> {
         let known = FileType::from_gguf_id(id)?;
         known.dtype.ok_or(UnknownDType { id, name: Some(known.name) })
     }
 
-    /// Bytes of a row of `cols` values; `None` if `cols` is not a whole number of blocks or the size
+    /// Returns the bytes of a row of `cols` values; `None` if `cols` is not a whole number of blocks or the size
     /// overflows.
     pub fn row_bytes(self, cols: usize) -> Option<usize> {
         let info = self.info();

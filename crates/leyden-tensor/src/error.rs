@@ -1,11 +1,11 @@
-//! The one error type of this crate: what went wrong, and in which file and field.
+//! The error type of this crate: a kind, and the file and field where it happened.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use crate::UnknownDType;
 
-/// An error that names the file and the tensor, key or header field it is about.
+/// An error with the file and the tensor, key or header field where it happened.
 ///
 /// ```
 /// use leyden_tensor::{Gguf, WeightSource};
@@ -17,21 +17,21 @@ pub struct Error {
     at: Context,
 }
 
-/// Where an [`Error`] happened.
+/// Place where an [`Error`] happened.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Context {
     file: Option<Arc<str>>,
     item: Option<Box<str>>,
 }
 
-/// What went wrong.
+/// Kind of an [`Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system refused.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was being done, for example `open`.
+        /// Action that failed, for example `open`.
         action: &'static str,
         /// The system's reason.
         source: std::io::Error,
@@ -45,13 +45,13 @@ pub enum ErrorKind {
     /// The file does not begin with the GGUF magic.
     #[error("not a GGUF file: it looks like {looks_like}")]
     NotGguf {
-        /// What it looks like instead.
+        /// Format that it looks like.
         looks_like: &'static str,
     },
     /// The file does not begin as a safetensors file does.
     #[error("not a safetensors file: it looks like {looks_like}")]
     NotSafetensors {
-        /// What it looks like instead.
+        /// Format that it looks like.
         looks_like: &'static str,
     },
     /// A folder lacks a file.
@@ -60,14 +60,14 @@ pub enum ErrorKind {
         /// The file's name.
         wanted: &'static str,
     },
-    /// Text is not the JSON that it should be.
+    /// A text is not valid JSON, or not the JSON that is expected.
     #[error("line {line} column {column}: {}", Escaped(.reason))]
     Json {
         /// The line, from 1.
         line: usize,
         /// The column in bytes, from 1.
         column: usize,
-        /// What is wrong there.
+        /// Reason.
         reason: Box<str>,
     },
     /// The file is written in big-endian byte order.
@@ -81,33 +81,33 @@ pub enum ErrorKind {
     Truncated {
         /// The field.
         what: &'static str,
-        /// Where the field begins, in bytes from the start of the file.
+        /// Offset of the field, in bytes from the start of the file.
         offset: usize,
-        /// The bytes that the field needs.
+        /// Number of bytes that the field needs.
         wanted: u64,
-        /// The bytes that are left.
+        /// Number of bytes that are left.
         left: usize,
     },
     /// A count or length is larger than allowed.
     #[error("{what} is {count}, at most {most} is possible")]
     TooMany {
-        /// What is counted.
+        /// Name of the count.
         what: &'static str,
         /// The number in the file.
         count: u64,
-        /// The most that is allowed.
+        /// The largest number that is allowed.
         most: u64,
     },
-    /// Text that must be UTF-8 is not.
+    /// A text is not UTF-8.
     #[error("{what} is not UTF-8")]
     Utf8 {
-        /// Which text.
+        /// Name of the text.
         what: &'static str,
     },
     /// A name or key is empty.
     #[error("{what} is empty")]
     Empty {
-        /// What is empty.
+        /// Name of the field.
         what: &'static str,
     },
     /// The type number of a metadata value is unknown.
@@ -131,32 +131,32 @@ pub enum ErrorKind {
     /// A required key is absent.
     #[error("required metadata key is missing")]
     MissingKey,
-    /// Nothing says what the encoder of a GLiNER model is like.
+    /// A GLiNER model has no configuration of its encoder.
     #[error("missing, and the folder has no config.json of the encoder")]
     NoEncoderConfig,
     /// A required tensor is absent.
     #[error("required tensor is missing")]
     MissingTensor,
-    /// A tensor has another shape than the model.
+    /// A tensor has another shape than the model needs.
     #[error("shape {found:?} does not match the model's {wanted:?}")]
     Unlike {
-        /// That of the tensor.
+        /// The tensor's shape.
         found: Box<[usize]>,
-        /// That of the model.
+        /// The model's shape.
         wanted: Box<[usize]>,
     },
-    /// A tensor is not as another one, or what is made of it, needs it.
+    /// A tensor has another type or shape than is needed here.
     #[error("want {wanted}")]
     Unfit {
-        /// What is needed.
+        /// Type or shape that is needed.
         wanted: &'static str,
     },
-    /// A value that describes something which is not read.
+    /// A value asks for something that is not supported.
     #[error("`{found}` is not supported; supported: {known}")]
     UnsupportedValue {
-        /// What the file says.
+        /// The value in the file.
         found: String,
-        /// What it could say.
+        /// The supported values.
         known: String,
     },
     /// A key that asks for something that is not computed, or that nothing is known of.
@@ -214,7 +214,7 @@ pub enum ErrorKind {
     /// A tensor reaches beyond the end of the file.
     #[error("{}", out_of_file(*.end, *.file_len))]
     OutOfFile {
-        /// Where the tensor's bytes would end.
+        /// End of the tensor's bytes; `None` if it overflows.
         end: Option<usize>,
         /// The length of the file.
         file_len: usize,
@@ -222,17 +222,17 @@ pub enum ErrorKind {
     /// The data of a tensor ends before it begins.
     #[error("data begins at byte {begin} and ends at byte {end}")]
     Offsets {
-        /// Where it begins, in bytes from the start of the data.
+        /// Begin of the data, in bytes from its start.
         begin: u64,
-        /// Where it ends.
+        /// End of the data.
         end: u64,
     },
     /// Bytes of the data belong to no tensor, in a format that has no gaps.
     #[error("bytes {begin} to {end} of the file belong to no tensor")]
     Gap {
-        /// Where they begin, in bytes from the start of the file.
+        /// First byte, from the start of the file.
         begin: usize,
-        /// Where they end.
+        /// End of the bytes.
         end: usize,
     },
     /// A file name in an index is not a plain one, so it could lead out of the folder.
@@ -241,7 +241,7 @@ pub enum ErrorKind {
     /// A file has a tensor that its index does not expect there.
     #[error("{}", not_as_indexed(.says.as_deref()))]
     NotAsIndexed {
-        /// The file that the index names, if it names one.
+        /// File that the index names for the tensor, if any.
         says: Option<Box<str>>,
     },
     /// A file lacks a tensor that an index says it has.
@@ -259,36 +259,36 @@ pub enum ErrorKind {
         /// The other tensor.
         with: Box<str>,
     },
-    /// The file is one part of several, and its name does not tell those of the others.
+    /// The file is one part of several, and the other parts' names cannot be told from its name.
     #[error(
         "this is part {no} of {count}: the name of its file must end in {suffix}, so that the others are found"
     )]
     PartName {
-        /// Which part it is, from 1.
+        /// Number of the part, from 1.
         no: u32,
-        /// How many parts there are.
+        /// Number of parts.
         count: u32,
-        /// How the file's name should end.
+        /// Suffix that the file's name should have.
         suffix: String,
     },
-    /// A number in a file contradicts what was found elsewhere.
+    /// A number in a file contradicts another file, or the tensors found.
     #[error("is {found}, want {wanted}")]
     Differs {
-        /// What was found elsewhere.
+        /// The expected number.
         wanted: u64,
         /// The number in the file.
         found: u64,
     },
-    /// The type of a tensor cannot be computed with.
+    /// The type of a tensor is not supported.
     #[error("{0}")]
     UnsupportedType(#[source] UnknownDType),
-    /// A checkpoint of PyTorch is damaged, or holds something else than tensors.
+    /// A PyTorch checkpoint is damaged, or contains something other than tensors.
     #[error("{}", Escaped(.0))]
     Torch(Box<str>),
-    /// An ONNX model is damaged, or has something that is not read.
+    /// An ONNX model is damaged, or uses something that is not supported.
     #[error("{}", Escaped(.0))]
     Onnx(Box<str>),
-    /// A file that was just written does not hold what was written.
+    /// A file that was just written reads back differently.
     #[error("what was read back is not what was written: the disk or the memory is damaged")]
     ReadBack,
     /// The bytes given for a tensor are too many or too few.
@@ -318,24 +318,24 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// Where it went wrong.
+    /// Returns the place of the error.
     pub fn context(&self) -> &Context {
         &self.at
     }
 }
 
 impl Context {
-    /// The file as it was named when opened.
+    /// Returns the file's name as it was given when opened.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
 
-    /// The tensor, metadata key or header field, exactly as in the file.
+    /// Returns the tensor, metadata key or header field, exactly as in the file.
     pub fn item(&self) -> Option<&str> {
         self.item.as_deref()
     }
@@ -405,9 +405,9 @@ pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 100;
+        const MAX_CHARS: usize = 100;
         let mut chars = self.0.chars();
-        for c in chars.by_ref().take(MOST) {
+        for c in chars.by_ref().take(MAX_CHARS) {
             match c {
                 '"' | '\'' => write!(f, "{c}")?,
                 c => write!(f, "{}", c.escape_debug())?,

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct TensorExtent {
     /// Bytes of one row.
     pub(crate) row_bytes: usize,
-    /// Rows: the product of all dimensions but the contiguous one.
+    /// Number of rows: the product of all dimensions but the contiguous one.
     pub(crate) rows: usize,
     /// Bytes of the whole tensor.
     pub(crate) n_bytes: usize,
@@ -36,7 +36,7 @@ impl TensorExtent {
             rows = rows.checked_mul(fit(dim)?).ok_or_else(overflow)?;
         }
         let n_bytes = rows.checked_mul(row_bytes).ok_or_else(overflow)?;
-        // No slice is longer than this, neither of the bytes nor of the decoded values.
+        // No slice may exceed isize::MAX bytes, neither the encoded bytes nor the decoded f32 values.
         let decoded = rows.checked_mul(cols_usize).and_then(|n| n.checked_mul(size_of::<f32>()));
         if decoded.is_none_or(|decoded| decoded.max(n_bytes) > isize::MAX.unsigned_abs()) {
             return Err(overflow().into());

@@ -1,14 +1,13 @@
-//! What a weight *is*: data types, quantised blocks with their scalar reference, and the files
-//! that hold them.
+//! Weights: data types, quantised blocks with their scalar reference code, and the files that hold them.
 //!
 //! * [`DType`] names a storage format; [`quant`] encodes and decodes it, one value at a time, and is
 //!   the oracle that every faster kernel is compared with.
-//! * [`TensorView`] is a data type, a shape and borrowed bytes that fit together. It is the only
+//! * [`TensorView`] is a data type, a shape and borrowed bytes, checked to fit together. It is the only
 //!   thing a file reader hands out.
-//! * [`Gguf`] reads model files through a memory mapping, [`GgufWriter`] writes them. Both sides
-//!   speak [`Metadata`] and [`Value`].
+//! * [`Gguf`] reads model files through a memory mapping, [`GgufWriter`] writes them. Both use
+//!   [`Metadata`] and [`Value`].
 //! * [`Onnx`] reads the graph and the initialisers of ONNX models.
-//! * [`Safetensors`] reads weights in that format. [`HfFolder`] is a whole model of that kind, with its
+//! * [`Safetensors`] reads weights in that format. [`HfFolder`] is a whole model in the Hugging Face layout, with its
 //!   configuration as [`Json`]. Code that only needs weights takes either as a [`WeightSource`].
 //!
 //! Nothing here trusts a file: every count is bounded by the bytes that are left before anything is

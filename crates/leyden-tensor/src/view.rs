@@ -1,14 +1,14 @@
-//! [`TensorView`]: a data type, a shape and borrowed bytes that are known to fit together.
+//! [`TensorView`]: a data type, a shape and borrowed bytes, checked to fit together.
 
 use crate::DType;
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 
-/// A named tensor whose bytes lie elsewhere.
+/// A named tensor with borrowed bytes.
 ///
 /// The shape is in rows-first order: `[rows, cols]` with `cols` contiguous in memory, the reverse of
-/// the order in a GGUF file. Every invariant is checked on construction: rows are whole blocks and
-/// `bytes` is exactly as long as type and shape say.
+/// the order in a GGUF file. The constructor checks every invariant: rows are whole blocks and
+/// `bytes` has exactly the length that type and shape need.
 ///
 /// ```
 /// use leyden_tensor::{DType, TensorView};
@@ -28,13 +28,13 @@ pub struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
-    /// Joins the parts of a tensor. A shape of no dimensions is one value.
+    /// Makes a view from the parts of a tensor. An empty shape is one value.
     ///
     /// # Errors
     /// A row is not a whole number of blocks, the size overflows, or `bytes` has another length than
     /// type and shape need. The error names the tensor.
     pub fn new(name: &'a str, dtype: DType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, Error> {
-        // A usize that does not fit u64 does not exist; the extent would refuse u64::MAX anyway.
+        // usize never exceeds u64 on supported targets; the extent would refuse u64::MAX anyway.
         let dims = shape.iter().rev().map(|&dim| u64::try_from(dim).unwrap_or(u64::MAX));
         let extent = TensorExtent::new(&dims, dtype.file_type()).map_err(|e| e.item(name))?;
         if bytes.len() != extent.n_bytes {
@@ -44,42 +44,42 @@ impl<'a> TensorView<'a> {
         Ok(TensorView { name, dtype, shape, bytes, extent })
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &'a str {
         self.name
     }
 
-    /// The storage format.
+    /// Returns the storage format.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The dimensions, the contiguous one last.
+    /// Returns the dimensions, the contiguous one last.
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }
 
-    /// The product of all dimensions but the last.
+    /// Returns the product of all dimensions but the last.
     pub fn rows(&self) -> usize {
         self.extent.rows
     }
 
-    /// The values in a row: the last dimension.
+    /// Returns the number of values in a row: the last dimension.
     pub fn cols(&self) -> usize {
         self.shape.last().copied().unwrap_or(1)
     }
 
-    /// All bytes, row after row.
+    /// Returns all bytes, row after row.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Bytes of one row.
+    /// Returns the bytes of one row, a count.
     pub fn row_bytes(&self) -> usize {
         self.extent.row_bytes
     }
 
-    /// The bytes of row `i`.
+    /// Returns the bytes of row `i`.
     ///
     /// # Panics
     /// `i` is not below [`rows`](Self::rows).
@@ -89,10 +89,10 @@ impl<'a> TensorView<'a> {
     }
 }
 
-/// A tensor that lies in a file in another form, made anew in the form that it was asked for.
+/// A tensor that was converted at load from the form in which the file stores it, with bytes of its own.
 #[derive(Clone, Debug)]
 pub struct OwnedTensor {
-    /// What it is called in messages.
+    /// Name of the tensor in messages.
     pub name: String,
     /// The storage format.
     pub dtype: DType,
@@ -100,15 +100,15 @@ pub struct OwnedTensor {
     pub shape: Vec<usize>,
     /// All bytes, row after row.
     pub bytes: Vec<u8>,
-    /// The names of the tensors in the file that it was made of.
+    /// Names of the file's tensors that it was made from.
     pub parts: Vec<String>,
-    /// By how much a value changed on the way: of integers with a scale relative to itself, of floats to the largest of its
-    /// row. 0 where nothing was rounded.
+    /// Largest relative rounding error of the conversion: for integers, of a scale relative to itself; for floats, of
+    /// a value relative to the largest magnitude of its row. 0 if nothing was rounded.
     pub loss: f32,
 }
 
 impl OwnedTensor {
-    /// The same as a view.
+    /// Returns a view of this tensor.
     ///
     /// # Errors
     /// The parts do not fit together.
