@@ -1,4 +1,4 @@
-//! Some ten thousands of damaged files: each is opened or refused, without a panic, in bounded time
+//! Tens of thousands of damaged files: each is opened or refused, without a panic, in bounded time
 //! and memory, and what is opened can be read.
 //!
 //! The mutations are the same in every run. All of them share one test, because the memory that it

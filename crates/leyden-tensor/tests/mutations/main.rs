@@ -1,5 +1,5 @@
-//! Some ten thousands of damaged files, in bounded time and memory. The tests share a lock, because the memory that they measure
-//! is that of the whole process.
+//! Tens of thousands of damaged files, in bounded time and memory. The tests share a lock, because the memory that
+//! they measure is that of the whole process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// For as long as it is held no other test runs.
+/// No other test runs while it is held.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

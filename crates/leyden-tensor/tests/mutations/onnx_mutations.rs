@@ -6,8 +6,8 @@ use leyden_testkit::protobuf::{bytes, number, varint};
 use leyden_testkit::{boundary_values, overwrite, patience, random};
 use std::time::{Duration, Instant};
 
-/// Memory beyond the file: an empty name takes two bytes there and 24 and more in a vector that grows; a node five bytes, and
-/// some 400 with its name and its place in tables.
+/// Memory beyond the file: an empty name takes two bytes in the file and 24 and more in a growing vector; a node
+/// takes five bytes, and some 400 with its name and its entries in tables.
 const TIMES: usize = 160;
 const CONSTANT: usize = 1 << 16;
 

@@ -63,7 +63,7 @@ const CONFIG: &str = r#"{
   "vocab_size": 128256
 }"#;
 
-/// What numbers are replaced with.
+/// Replacements of numbers.
 const NUMBERS: [&str; 20] = [
     "0",
     "1",
@@ -86,7 +86,7 @@ const NUMBERS: [&str; 20] = [
     "1e999",
     "-0",
 ];
-/// What any token is replaced with, and what is inserted.
+/// Replacements of any token, and insertions.
 const TOKENS: [&str; 28] = [
     "{",
     "}",

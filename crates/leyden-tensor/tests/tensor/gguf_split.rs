@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use leyden_tensor::{DType, Gguf, GgufWriter, Value, WeightSource};
 
-/// What part `no` of a model says; part 0 has the model's own metadata.
+/// Returns the metadata of part `no` of a model; part 0 has the model's own metadata.
 fn part(no: u16, count: u16, total: i32, tensors: &[&str]) -> GgufWriter<'static> {
     let mut w = GgufWriter::new();
     if no == 0 {
@@ -41,7 +41,7 @@ fn any_part_opens_all() {
         let file = Gguf::open(&path(folder.path(), no)).unwrap();
         assert_eq!(file.path(), path(folder.path(), 1));
         assert_eq!(file.paths(), [1, 2, 3].map(|no| path(folder.path(), no)));
-        // As the names alone say.
+        // The names alone give the paths.
         assert_eq!(Gguf::files_of(&path(folder.path(), no)), file.paths());
         assert_eq!(file.metadata().str("general.architecture").unwrap(), "llama");
         assert_eq!(file.tensor_names(), ["a", "c", "b"]);
@@ -165,7 +165,7 @@ fn what_does_not_fit_is_refused_by_file() {
         let error = Gguf::open(&given).unwrap_err().to_string();
         assert!(error.contains(want), "{case}: {error}");
     }
-    // Where the name does not tell the others.
+    // A name that does not give the names of the others.
     let folder = tempfile::tempdir().unwrap();
     for name in ["m.gguf", "m-00001-of-00003.gguf", "m-00002-of-00004.gguf", "m-2-of-3.gguf"] {
         let path = folder.path().join(name);

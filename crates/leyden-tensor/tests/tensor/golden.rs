@@ -34,7 +34,7 @@ const TYPES: [(DType, &str, &[u8], &[usize]); 26] = [
     (DType::IQ3S, "iq3_s", include_bytes!("../golden/iq3_s.bin"), &[0]),
 ];
 
-/// What gguf-py cannot encode, and the digest of our own encoders' bytes.
+/// Types that gguf-py cannot encode, and the digest of our own encoders' bytes.
 const OWN: [(DType, &str, &str); 7] = [
     (DType::Q4K, "q4_k", "c09d5dfdeffe5682"),
     (DType::Q6K, "q6_k", "e17e042152276dc0"),

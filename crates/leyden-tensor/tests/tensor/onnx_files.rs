@@ -184,7 +184,7 @@ fn tensors_beside_the_model_lie_in_its_folder() {
         assert!(error.contains(wanted), "{location}: {error}");
         assert!(location == "missing" || error.contains("w: "), "{error}");
     }
-    // What is in memory has no folder.
+    // A model in memory has no folder.
     let w = tensor("w", 1, &[2], &[entry("location", "model.onnx_data"), number(14, 1)].concat());
     assert!(error(&graph(&[], &[w], &[], &[])).contains("the model is no file"));
 }

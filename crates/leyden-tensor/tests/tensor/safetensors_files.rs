@@ -114,7 +114,7 @@ fn sharded_model_is_read_from_folder_and_index() {
         let missing = file.require("d").unwrap_err().to_string();
         assert_eq!(missing, format!("{}: d: required tensor is missing", path.display()));
     }
-    // A model in one file goes before an index, as it does for the hub's own library.
+    // A model in one file takes precedence over an index, as in the hub's own library.
     std::fs::write(folder.path().join("model.safetensors"), file(&[("whole", 1)], "")).unwrap();
     assert_eq!(Safetensors::open(folder.path()).unwrap().tensor_names(), ["whole"]);
 }

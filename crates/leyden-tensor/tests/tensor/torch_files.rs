@@ -27,7 +27,7 @@ fn checkpoints_of_pytorch_are_read_where_they_lie() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("pytorch_model.bin"), TIED).unwrap();
     assert_eq!(Safetensors::open(folder.path()).unwrap().tensor_names().len(), 5);
-    // What is in safetensors goes first.
+    // Safetensors take precedence.
     std::fs::write(folder.path().join("model.safetensors"), b"x").unwrap();
     assert!(Safetensors::open(folder.path()).is_err());
 }
@@ -45,7 +45,7 @@ fn damaged_and_foreign_checkpoints_are_refused() {
         cut,
         "m.bin: archive: the directory at its end is missing or damaged: was all of it downloaded?"
     );
-    // Any byte may be any other: an answer or an error, within the file's bytes.
+    // Any byte may become any other: the result is an answer or an error, within the file's bytes.
     for at in 0..TIED.len() {
         for byte in [0, 1, 0x7f, 0xff, TIED[at] ^ 0x80] {
             let mut changed = TIED.to_vec();
