@@ -7,6 +7,7 @@
 use crate::DType;
 use crate::quant::{Block, Q4_0, Q5_0, Q8_0, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::thread;
 
 /// Values in a block of the formats below.
@@ -174,7 +175,8 @@ impl Matrix<'_> {
                     scope.spawn(move || self.write_rows(target, rows, row_bytes, out))
                 })
                 .collect();
-            tasks.into_iter().map(|task| task.join().unwrap_or(f32::INFINITY)).fold(0.0, f32::max)
+            let losses = tasks.into_iter().map(|task| task.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            losses.fold(0.0, f32::max)
         })
     }
 

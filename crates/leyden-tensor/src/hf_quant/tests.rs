@@ -1,5 +1,6 @@
 //! Compared bit for bit with compressed-tensors and the formulas of GPTQ and AWQ (`tests/golden/make_hf_quant.py`).
 
+use super::matrix::{Codes, Matrix};
 use super::*;
 use crate::{DType, quant};
 
@@ -299,4 +300,23 @@ fn eight_bit_floats_that_are_no_numbers_are_refused() {
     let method = quantised(r#"{"quant_method": "fp8"}"#).unwrap().unwrap();
     let error = method.compose(&file, "w.weight", &["w.weight".to_owned()], &[4, 4]).unwrap_err().to_string();
     assert_eq!(error, "m.safetensors: w.weight: want numbers, not NaN");
+}
+
+#[test]
+#[should_panic(expected = "index out of bounds")]
+fn a_panic_of_a_thread_reaches_the_caller() {
+    let codes = [0; 64];
+    let without_scales = Matrix {
+        rows: 2,
+        k: 32,
+        codes: Codes::Bytes(&codes),
+        range: [-128, 127],
+        scales: Vec::new(),
+        groups: 1,
+        sides: [1, 32],
+        zeros: None,
+        zero: 0,
+        order: None,
+    };
+    let _ = without_scales.write(Target::Q8_0, &mut [0; 68]);
 }
