@@ -4,9 +4,9 @@
 //! have the files' texts: `leyden.folder.names` and `leyden.folder.texts`, and in `leyden.folder.config` the model
 //! configuration that results from them. Other programs ignore these keys.
 
-use super::array::Array;
 use super::json::Json;
-use super::metadata::{Metadata, Value};
+use super::metadata::Metadata;
+use super::value::{Array, Value};
 use crate::error::{Error, ErrorKind};
 
 /// Names and texts of a folder's settings files.

@@ -11,14 +11,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::array::{Array, MAX_STRING_BYTES};
 use super::folder_files::FolderFiles;
 use super::guess::{UNKNOWN, guess};
 use super::json::Json;
-use super::metadata::{Metadata, Value, ValueType};
+use super::metadata::Metadata;
 use super::source::{Bytes, FileBytes, Source};
 use super::split::Split;
 use super::tensors::{Tensors, check_overlap};
+use super::value::{Array, MAX_STRING_BYTES, Value, ValueType};
 use super::{TensorInfo, WeightSource};
 use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};

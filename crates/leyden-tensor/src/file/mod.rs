@@ -5,7 +5,6 @@
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::string_slice)]
 #![deny(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 
-mod array;
 mod bounded;
 mod folder_files;
 mod gguf;
@@ -21,6 +20,7 @@ mod source;
 mod split;
 mod tensors;
 mod torch;
+mod value;
 mod writer;
 
 use std::fs;
@@ -31,7 +31,6 @@ use std::path::Path;
 use crate::dtype::UnknownDType;
 use crate::{DType, Error, OwnedTensor, TensorView};
 
-pub use array::{Array, StrArray};
 pub use folder_files::FolderFiles;
 pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
 pub use hf_folder::{HfFile, HfFolder};
@@ -39,10 +38,11 @@ pub use json::Json;
 pub use known_keys::{
     KeyRule, KnownKey, KnownKeys, RefusedKey, choice_key, empty_key, harmless_key, read_key, says_nothing,
 };
-pub use metadata::{Metadata, Value, ValueType};
+pub use metadata::Metadata;
 pub use onnx::{Onnx, OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
 pub use safetensors::{MAX_HEADER_BYTES, Safetensors, StackRows, Stacked};
 pub use source::FileBytes;
+pub use value::{Array, StrArray, Value, ValueType};
 pub use writer::GgufWriter;
 
 /// A model file, or several files of one model, with metadata and named tensors.

@@ -5,7 +5,8 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use super::gguf::{ALIGNMENT_KEY, alignment, check_name};
-use super::metadata::{Metadata, Value};
+use super::metadata::Metadata;
+use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 use crate::{DType, TensorView};

@@ -12,9 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::guess::{UNKNOWN, guess};
-use super::metadata::{Metadata, Value};
+use super::metadata::Metadata;
 use super::source::{Bytes, FileBytes, Source};
 use super::tensors::Tensors;
+use super::value::Value;
 use super::{MAX_KEYS, TensorInfo, WeightSource};
 use crate::error::{Error, ErrorKind};
 use crate::view::TensorView;

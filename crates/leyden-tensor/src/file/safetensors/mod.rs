@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::guess::{UNKNOWN, guess};
-use super::metadata::{Metadata, Value, sorted_index};
+use super::metadata::{Metadata, sorted_index};
 use super::source::{Bytes, Source};
 use super::tensors::{Tensors, check_overlap};
 use super::torch::{self, is_torch};
+use super::value::Value;
 use super::{MAX_TENSORS, TensorInfo, WeightSource};
 use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};

@@ -1,4 +1,4 @@
-//! [`Array`] and [`StrArray`]: metadata arrays that stay in the bytes of the file.
+//! [`Value`]: a metadata value; [`Array`] and [`StrArray`]: metadata arrays that stay in the bytes of the file.
 //!
 //! A vocabulary of 150,000 tokens costs one scan over its bytes and four bytes per token here, not
 //! 150,000 allocations.
@@ -7,8 +7,192 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::metadata::{Value, ValueType};
 use super::source::{Bytes, Source};
+use crate::error::ErrorKind;
+
+/// The type of a metadata value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum ValueType {
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    F32,
+    Bool,
+    String,
+    Array,
+    U64,
+    I64,
+    F64,
+}
+
+/// Type id in a file, name and width in bytes of every type.
+const TYPES: [(ValueType, u32, &str, usize); 13] = [
+    (ValueType::U8, 0, "u8", 1),
+    (ValueType::I8, 1, "i8", 1),
+    (ValueType::U16, 2, "u16", 2),
+    (ValueType::I16, 3, "i16", 2),
+    (ValueType::U32, 4, "u32", 4),
+    (ValueType::I32, 5, "i32", 4),
+    (ValueType::F32, 6, "f32", 4),
+    (ValueType::Bool, 7, "bool", 1),
+    (ValueType::String, 8, "string", 0),
+    (ValueType::Array, 9, "array", 0),
+    (ValueType::U64, 10, "u64", 8),
+    (ValueType::I64, 11, "i64", 8),
+    (ValueType::F64, 12, "f64", 8),
+];
+
+impl ValueType {
+    pub(super) fn from_gguf_id(id: u32) -> Result<ValueType, ErrorKind> {
+        TYPES.iter().find(|row| row.1 == id).map(|row| row.0).ok_or(ErrorKind::ValueType(id))
+    }
+
+    fn row(self) -> Option<&'static (ValueType, u32, &'static str, usize)> {
+        TYPES.iter().find(|row| row.0 == self)
+    }
+
+    /// Returns the type id in a GGUF file.
+    pub(super) fn gguf_id(self) -> u32 {
+        self.row().map_or(u32::MAX, |row| row.1)
+    }
+
+    /// Returns the bytes of a value, for the types that have a fixed size.
+    pub(super) fn width(self) -> Option<usize> {
+        self.row().map(|row| row.3).filter(|&width| width > 0)
+    }
+
+    pub(super) fn is_integer(self) -> bool {
+        use ValueType::{I8, I16, I32, I64, U8, U16, U32, U64};
+        matches!(self, U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
+    }
+
+    /// Reads a value of a type of fixed size from exactly as many bytes.
+    pub(super) fn scalar(self, bytes: &[u8]) -> Option<Value> {
+        Some(match self {
+            ValueType::U8 => Value::U8(u8::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::I8 => Value::I8(i8::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::U16 => Value::U16(u16::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::I16 => Value::I16(i16::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::U32 => Value::U32(u32::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::I32 => Value::I32(i32::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::F32 => Value::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::Bool => Value::Bool(u8::from_le_bytes(bytes.try_into().ok()?) != 0),
+            ValueType::U64 => Value::U64(u64::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::I64 => Value::I64(i64::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::F64 => Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
+            ValueType::String | ValueType::Array => return None,
+        })
+    }
+}
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.row().map_or("?", |row| row.2))
+    }
+}
+
+/// A metadata value.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum Value {
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    I64(i64),
+    F32(f32),
+    F64(f64),
+    Bool(bool),
+    String(String),
+    Array(Array),
+}
+
+impl Value {
+    /// Returns the type.
+    pub fn value_type(&self) -> ValueType {
+        match self {
+            Value::U8(_) => ValueType::U8,
+            Value::I8(_) => ValueType::I8,
+            Value::U16(_) => ValueType::U16,
+            Value::I16(_) => ValueType::I16,
+            Value::U32(_) => ValueType::U32,
+            Value::I32(_) => ValueType::I32,
+            Value::U64(_) => ValueType::U64,
+            Value::I64(_) => ValueType::I64,
+            Value::F32(_) => ValueType::F32,
+            Value::F64(_) => ValueType::F64,
+            Value::Bool(_) => ValueType::Bool,
+            Value::String(_) => ValueType::String,
+            Value::Array(_) => ValueType::Array,
+        }
+    }
+
+    /// Returns an integer of any width; `None` for anything else.
+    pub fn as_integer(&self) -> Option<i128> {
+        Some(match *self {
+            Value::U8(v) => v.into(),
+            Value::I8(v) => v.into(),
+            Value::U16(v) => v.into(),
+            Value::I16(v) => v.into(),
+            Value::U32(v) => v.into(),
+            Value::I32(v) => v.into(),
+            Value::U64(v) => v.into(),
+            Value::I64(v) => v.into(),
+            _ => return None,
+        })
+    }
+
+    /// Returns a float of either width, rounded to the nearest `f32`; `None` for anything else.
+    pub fn as_f32(&self) -> Option<f32> {
+        match *self {
+            Value::F32(v) => Some(v),
+            Value::F64(v) => Some(narrow(v)),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the type, for arrays with the type of their elements.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Value::Array(array) => format!("array of {}", array.elem_type()),
+            other => other.value_type().to_string(),
+        }
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "rounding is the purpose")]
+#[expect(clippy::cast_possible_truncation, reason = "rounding is the purpose")]
+fn narrow(v: f64) -> f32 {
+    v as f32
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Value::String(value.into())
+    }
+}
+
+macro_rules! value_from {
+    ($($ty:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$ty> for Value {
+            fn from(value: $ty) -> Self {
+                Value::$variant(value)
+            }
+        })*
+    };
+}
+
+value_from! {
+    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64,
+    f32 => F32, f64 => F64, bool => Bool, String => String, Array => Array,
+}
 
 /// A metadata array: numbers, booleans or strings of one type.
 #[derive(Clone)]
