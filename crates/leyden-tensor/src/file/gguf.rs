@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::folder_files::FolderFiles;
 use super::guess::{UNKNOWN, guess};
 use super::json::Json;
+use super::limits::{MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
 use super::metadata::Metadata;
 use super::source::{Bytes, FileBytes, Source};
 use super::split::Split;
@@ -24,16 +25,6 @@ use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 use crate::view::TensorView;
-
-/// Maximum number of keys in a file; real files have less than a hundred.
-pub const MAX_KEYS: u64 = 1 << 16;
-/// Maximum number of tensors in a file; a mixture of experts that was never merged has tens of
-/// thousands.
-pub const MAX_TENSORS: u64 = 1 << 17;
-/// Maximum length of a key or a tensor name in bytes: the format's limit for keys.
-pub const MAX_NAME_BYTES: u64 = 0xffff;
-/// Largest alignment of tensor data, in bytes.
-pub const MAX_ALIGNMENT: u32 = 1 << 20;
 
 const DEFAULT_ALIGNMENT: usize = 32;
 const MAX_DIMS: u32 = 4;

@@ -12,6 +12,7 @@ mod guess;
 mod hf_folder;
 mod json;
 mod known_keys;
+mod limits;
 mod metadata;
 mod mmap;
 mod onnx;
@@ -32,15 +33,16 @@ use crate::dtype::UnknownDType;
 use crate::{DType, Error, OwnedTensor, TensorView};
 
 pub use folder_files::FolderFiles;
-pub use gguf::{Gguf, MAX_ALIGNMENT, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
+pub use gguf::Gguf;
 pub use hf_folder::{HfFile, HfFolder};
 pub use json::Json;
 pub use known_keys::{
     KeyRule, KnownKey, KnownKeys, RefusedKey, choice_key, empty_key, harmless_key, read_key, says_nothing,
 };
+pub use limits::{MAX_ALIGNMENT, MAX_HEADER_BYTES, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
 pub use metadata::Metadata;
 pub use onnx::{Onnx, OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
-pub use safetensors::{MAX_HEADER_BYTES, Safetensors, StackRows, Stacked};
+pub use safetensors::{Safetensors, StackRows, Stacked};
 pub use source::FileBytes;
 pub use value::{Array, StrArray, Value, ValueType};
 pub use writer::GgufWriter;

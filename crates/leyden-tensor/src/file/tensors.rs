@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::TensorInfo;
+use super::limits::MAX_TENSORS;
 use super::metadata::sorted_index;
 use super::mmap::Mapping;
 use super::source::{FileBytes, Source};
-use super::{MAX_TENSORS, TensorInfo};
 use crate::error::{Error, ErrorKind};
 use crate::view::TensorView;
 

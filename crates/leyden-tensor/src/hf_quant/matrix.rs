@@ -175,7 +175,8 @@ impl Matrix<'_> {
                     scope.spawn(move || self.write_rows(target, rows, row_bytes, out))
                 })
                 .collect();
-            let losses = tasks.into_iter().map(|task| task.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            let losses =
+                tasks.into_iter().map(|task| task.join().unwrap_or_else(|panic| resume_unwind(panic)));
             losses.fold(0.0, f32::max)
         })
     }

@@ -12,12 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::guess::{UNKNOWN, guess};
+use super::limits::{MAX_HEADER_BYTES, MAX_TENSORS};
 use super::metadata::{Metadata, sorted_index};
 use super::source::{Bytes, Source};
 use super::tensors::{Tensors, check_overlap};
 use super::torch::{self, is_torch};
 use super::value::Value;
-use super::{MAX_TENSORS, TensorInfo, WeightSource};
+use super::{TensorInfo, WeightSource};
 use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
@@ -33,8 +34,6 @@ use header::{Header, RawTensor};
 
 pub(super) use header::file_type;
 
-/// Maximum size of a header in bytes: the format's limit.
-pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Maximum number of dimensions of a tensor.
 pub(super) const MAX_DIMS: usize = 8;
 const SINGLE: &str = "model.safetensors";

@@ -7,10 +7,11 @@
 mod pickle;
 mod zip;
 
+use super::TensorInfo;
+use super::limits::MAX_TENSORS;
 use super::metadata::Metadata;
 use super::safetensors::{Parsed, file_type};
 use super::source::Source;
-use super::{MAX_TENSORS, TensorInfo};
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
 use pickle::Tensor;
