@@ -8,11 +8,17 @@ use std::sync::Arc;
 
 use super::TensorInfo;
 use super::limits::MAX_TENSORS;
-use super::metadata::sorted_index;
+use super::metadata::{Metadata, sorted_index};
 use super::mmap::Mapping;
 use super::source::{FileBytes, Source};
 use crate::error::{Error, ErrorKind};
 use crate::view::TensorView;
+
+/// The content of one file, tensors in the order of their data.
+pub(super) struct Parsed {
+    pub(super) metadata: Metadata,
+    pub(super) tensors: Vec<TensorInfo>,
+}
 
 /// The tensors of a model, with the files that contain their bytes.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::guess::{UNKNOWN, guess};
 use super::limits::{MAX_HEADER_BYTES, MAX_TENSORS};
 use super::metadata::{Metadata, sorted_index};
 use super::source::{Bytes, Source};
-use super::tensors::{Tensors, check_overlap};
+use super::tensors::{Parsed, Tensors, check_overlap};
 use super::torch::{self, is_torch};
 use super::value::Value;
 use super::{TensorInfo, WeightSource};
@@ -27,15 +27,14 @@ use crate::view::TensorView;
 mod compose;
 mod header;
 mod index;
+mod types;
 
 pub use compose::{StackRows, Stacked};
 
 use header::{Header, RawTensor};
 
-pub(super) use header::file_type;
+pub(super) use types::{MAX_DIMS, file_type};
 
-/// Maximum number of dimensions of a tensor.
-pub(super) const MAX_DIMS: usize = 8;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 /// PyTorch checkpoint of folders that have no safetensors.
@@ -212,12 +211,6 @@ impl WeightSource for Safetensors {
     fn advise_dontneed(&self, name: &str, bytes: Range<usize>) {
         self.tensors.advise_dontneed(self.written_as(name).unwrap_or(name), bytes);
     }
-}
-
-/// The content of one file, tensors in the order of their data.
-pub(super) struct Parsed {
-    pub(super) metadata: Metadata,
-    pub(super) tensors: Vec<TensorInfo>,
 }
 
 fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {

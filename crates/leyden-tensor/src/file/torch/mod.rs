@@ -4,16 +4,19 @@
 //! No code of a checkpoint is run: the pickle machine here knows dictionaries, texts and tensors of their own
 //! storage, and refuses everything else by name. Bytes stay in the file.
 
+mod error;
 mod pickle;
 mod zip;
 
 use super::TensorInfo;
 use super::limits::MAX_TENSORS;
 use super::metadata::Metadata;
-use super::safetensors::{Parsed, file_type};
+use super::safetensors::file_type;
 use super::source::Source;
+use super::tensors::Parsed;
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
+use error::broken;
 use pickle::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,11 +29,6 @@ const SHARED: usize = 2;
 
 pub(super) fn is_torch(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04")
-}
-
-/// Returns an error of the format with this text.
-fn broken(what: impl Into<String>) -> ErrorKind {
-    ErrorKind::Torch(what.into().into())
 }
 
 /// Parses a checkpoint; tensors are in the order of their data.

@@ -4,7 +4,7 @@
 //! `torch.save` uses are built in, and every other name is an error. Lists, dictionaries and tuples are stored in one
 //! vector and referred to by index, so that nothing nests, and each instruction adds at most one of them.
 
-use super::broken;
+use super::error::broken;
 use crate::error::ErrorKind;
 
 /// A tensor as part of a storage.
@@ -380,8 +380,8 @@ impl<'a> Machine<'a> {
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

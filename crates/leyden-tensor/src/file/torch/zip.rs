@@ -1,6 +1,6 @@
 //! The directory of a ZIP archive with uncompressed entries, as PyTorch writes it; ZIP64 too.
 
-use super::broken;
+use super::error::broken;
 use crate::error::ErrorKind;
 use std::collections::HashMap;
 use std::ops::Range;
