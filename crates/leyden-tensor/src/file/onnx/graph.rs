@@ -3,14 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use super::model::{OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxValue};
 use super::tensor::{Files, Place};
 use super::wire::{Slice, broken};
-use super::{
-    MAX_DEPTH, MAX_NAMES, MAX_NODES, OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue,
-};
 use crate::error::{Error, ErrorKind};
 use crate::file::TensorInfo;
 use crate::file::gguf::check_name;
+
+/// Maximum number of nodes in a model, including those of graphs within nodes.
+const MAX_NODES: u64 = 1 << 18;
+/// Maximum number of names of values, attributes and dimensions.
+const MAX_NAMES: u64 = 1 << 22;
+/// Maximum nesting depth of graphs within nodes.
+const MAX_DEPTH: usize = 8;
 
 /// A reader of graphs with limits that hold for all graphs of a model together.
 pub(super) struct Reader<'r, 's> {
@@ -346,61 +351,5 @@ impl OnnxGraph {
             node.graphs().for_each(|graph| graph.free(&mut needs));
         }
         to.extend(needs.into_iter().filter(|name| !own.contains(name)));
-    }
-}
-
-impl OnnxNode {
-    /// Returns the attribute of this name.
-    pub fn attribute(&self, name: &str) -> Option<&OnnxAttribute> {
-        self.attributes.iter().find(|(found, _)| found == name).map(|(_, value)| value)
-    }
-
-    /// Returns the integer of this name; `None` if there is none.
-    pub fn int(&self, name: &str) -> Option<i64> {
-        match self.attribute(name) {
-            Some(OnnxAttribute::Int(value)) => Some(*value),
-            _ => None,
-        }
-    }
-
-    /// Returns the float of this name; `None` if there is none.
-    pub fn float(&self, name: &str) -> Option<f32> {
-        match self.attribute(name) {
-            Some(OnnxAttribute::Float(value)) => Some(*value),
-            _ => None,
-        }
-    }
-
-    /// Returns the integers of this name; `None` if there are none.
-    pub fn ints(&self, name: &str) -> Option<&[i64]> {
-        match self.attribute(name) {
-            Some(OnnxAttribute::Ints(values)) => Some(values),
-            _ => None,
-        }
-    }
-
-    /// Returns the tensor of this name; `None` if there is none.
-    pub fn tensor(&self, name: &str) -> Option<&OnnxTensor> {
-        match self.attribute(name) {
-            Some(OnnxAttribute::Tensor(tensor)) => Some(tensor),
-            _ => None,
-        }
-    }
-
-    /// Returns the graphs among the attributes: branches and bodies of loops.
-    pub fn graphs(&self) -> impl Iterator<Item = &OnnxGraph> {
-        self.attributes.iter().flat_map(|(_, value)| match value {
-            OnnxAttribute::Graph(graph) => std::slice::from_ref(&**graph),
-            OnnxAttribute::Graphs(graphs) => graphs.as_slice(),
-            _ => &[],
-        })
-    }
-
-    fn graphs_mut(&mut self) -> impl Iterator<Item = &mut OnnxGraph> {
-        self.attributes.iter_mut().flat_map(|(_, value)| match value {
-            OnnxAttribute::Graph(graph) => std::slice::from_mut(&mut **graph),
-            OnnxAttribute::Graphs(graphs) => graphs.as_mut_slice(),
-            _ => &mut [],
-        })
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::guess::{UNKNOWN, guess};
 use super::metadata::Metadata;
-use super::source::{Bytes, FileBytes, Source};
+use super::source::{Bytes, Source};
 use super::tensors::Tensors;
 use super::value::Value;
 use super::{MAX_KEYS, TensorInfo, WeightSource};
@@ -21,21 +21,15 @@ use crate::error::{Error, ErrorKind};
 use crate::view::TensorView;
 
 mod graph;
+mod model;
 mod tensor;
 mod wire;
 
+pub use model::{OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
+
 use graph::{Parsed, Reader};
 use tensor::{Files, Place};
-use wire::{Slice, broken};
-
-/// Maximum number of nodes in a model, including those of graphs within nodes.
-const MAX_NODES: u64 = 1 << 18;
-/// Maximum number of names of values, attributes and dimensions.
-const MAX_NAMES: u64 = 1 << 22;
-/// Maximum nesting depth of graphs within nodes.
-const MAX_DEPTH: usize = 8;
-/// Maximum number of files of external data: some exporters write one for each tensor.
-const MAX_EXTERNAL_FILES: usize = 1024;
+use wire::{Slice, broken, pair};
 
 /// An ONNX model: its graph, and its initialisers as tensors.
 ///
@@ -51,100 +45,6 @@ pub struct Onnx {
     tensors: Tensors,
     graph: OnnxGraph,
     opsets: Vec<(String, i64)>,
-}
-
-/// A graph; its nodes are sorted topologically.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct OnnxGraph {
-    /// Name.
-    pub name: String,
-    /// Inputs. Old files list initialisers here too.
-    pub inputs: Vec<OnnxValue>,
-    /// Outputs.
-    pub outputs: Vec<OnnxValue>,
-    /// Nodes.
-    pub nodes: Vec<OnnxNode>,
-    /// Initialisers of a graph within a node. Those of the model's own graph are the tensors of [`Onnx`].
-    pub initialisers: Vec<OnnxTensor>,
-}
-
-/// One operation.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct OnnxNode {
-    /// Name, or number and operation of a node without a name.
-    pub name: String,
-    /// Operation (`op_type`).
-    pub op: String,
-    /// Domain of the operation; empty for ONNX's own.
-    pub domain: String,
-    /// Names of the inputs; an empty name is an optional input that is not given.
-    pub inputs: Vec<String>,
-    /// Names of the outputs.
-    pub outputs: Vec<String>,
-    /// Attributes.
-    pub attributes: Vec<(String, OnnxAttribute)>,
-}
-
-/// The value of an attribute.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum OnnxAttribute {
-    /// A float.
-    Float(f32),
-    /// An integer.
-    Int(i64),
-    /// A text, mostly UTF-8.
-    Text(Vec<u8>),
-    /// A tensor.
-    Tensor(Box<OnnxTensor>),
-    /// A graph: a branch, or the body of a loop.
-    Graph(Box<OnnxGraph>),
-    /// Floats.
-    Floats(Vec<f32>),
-    /// Integers.
-    Ints(Vec<i64>),
-    /// Texts.
-    Texts(Vec<Vec<u8>>),
-    /// Tensors.
-    Tensors(Vec<OnnxTensor>),
-    /// Graphs.
-    Graphs(Vec<OnnxGraph>),
-}
-
-/// A tensor other than an initialiser of the model's own graph.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct OnnxTensor {
-    /// Type and shape.
-    pub info: TensorInfo,
-    /// Values, little-endian.
-    pub bytes: FileBytes,
-}
-
-/// An input or output of a graph.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OnnxValue {
-    /// Name.
-    pub name: String,
-    /// Type of the values, as in [`TensorInfo::type_name`]; `None` if it is not a tensor or the type is unknown.
-    pub type_name: Option<&'static str>,
-    /// Dimensions, if the file gives their number.
-    pub shape: Option<Vec<OnnxDim>>,
-}
-
-/// Size of a dimension.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnnxDim {
-    /// A fixed size.
-    Size(usize),
-    /// A named size: the same wherever the name appears.
-    Named(String),
-    /// Any size.
-    Unknown,
 }
 
 impl Onnx {
@@ -310,17 +210,4 @@ fn opset(mut message: Slice<'_>) -> Result<(String, i64), Error> {
         domain.clear();
     }
     Ok((domain, version))
-}
-
-/// Reads a key and its value.
-fn pair(mut message: Slice<'_>) -> Result<(String, String), ErrorKind> {
-    let (mut key, mut value) = (String::new(), String::new());
-    while let Some((number, field)) = message.next()? {
-        match number {
-            1 => key = field.text("key")?,
-            2 => value = field.text("value")?,
-            _ => {}
-        }
-    }
-    Ok((key, value))
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::wire::{Field, Slice, broken};
-use super::{MAX_EXTERNAL_FILES, OnnxTensor};
+use super::model::OnnxTensor;
+use super::wire::{Field, Slice, broken, pair};
 use crate::DType;
 use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
@@ -13,6 +13,9 @@ use crate::file::gguf::check_name;
 use crate::file::safetensors::{MAX_DIMS, file_type};
 use crate::file::source::{Bytes, FileBytes, Source};
 use crate::file::{MAX_TENSORS, TensorInfo};
+
+/// Maximum number of files of external data: some exporters write one for each tensor.
+const MAX_EXTERNAL_FILES: usize = 1024;
 
 /// Types by their ids in a file: name, and the field that has the values if they are not in `raw_data`.
 const TYPES: [(u64, &str, Values); 22] = [
@@ -144,7 +147,7 @@ impl<'a> Raw<'a> {
                         if raw.external.len() >= MAX_EXTERNAL_KEYS {
                             return Err(broken("external_data has too many keys"));
                         }
-                        raw.external.push(super::pair(field.bytes("external_data")?)?);
+                        raw.external.push(pair(field.bytes("external_data")?)?);
                     }
                     14 => raw.is_external = field.number("data_location")? == 1,
                     _ => {}

@@ -172,6 +172,19 @@ impl<'a> Field<'a> {
     }
 }
 
+/// Reads a key and its value.
+pub(super) fn pair(mut message: Slice<'_>) -> Result<(String, String), ErrorKind> {
+    let (mut key, mut value) = (String::new(), String::new());
+    while let Some((number, field)) = message.next()? {
+        match number {
+            1 => key = field.text("key")?,
+            2 => value = field.text("value")?,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
