@@ -1,6 +1,6 @@
 //! `quantization_config`: the supported variants of each method; others are refused by name.
 
-use super::{Method, keys};
+use super::keys;
 use crate::Json;
 use crate::error::{Error, ErrorKind, Escaped};
 use serde_json::Value;
@@ -8,6 +8,20 @@ use serde_json::Value;
 const ROOT: &str = "quantization_config";
 /// Side of a block with one scale if the configuration gives none.
 const BLOCK: usize = 128;
+
+/// Storage layout of a checkpoint's quantised matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// `qweight`, whose words hold neighbours along the inputs; the first version stores zero points minus one.
+    Gptq { first_version: bool, bits: u32 },
+    /// `qweight`, whose words hold eight neighbours along the outputs in AWQ's own order.
+    Awq,
+    /// `weight_packed`, or `weight` in I8 or F8_E4M3, each with `weight_scale`.
+    /// `bits` is a bit set of the numbers of bits that values in words may have.
+    CompressedTensors { block: Option<[usize; 2]>, bits: u16 },
+    /// `weight` in F8_E4M3 with `weight_scale_inv` for blocks, or `weight_scale`.
+    Fp8 { block: [usize; 2] },
+}
 
 pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
     let key = |name: &str| format!("{ROOT}.{name}");

@@ -14,22 +14,9 @@ mod parts;
 use crate::error::{Error, ErrorKind};
 use crate::file::{Json, Safetensors, TensorInfo, WeightSource};
 use crate::view::OwnedTensor;
+use config::Method;
 use matrix::Target;
 use std::sync::Arc;
-
-/// Storage layout of a checkpoint's quantised matrices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    /// `qweight`, whose words hold neighbours along the inputs; the first version stores zero points minus one.
-    Gptq { first_version: bool, bits: u32 },
-    /// `qweight`, whose words hold eight neighbours along the outputs in AWQ's own order.
-    Awq,
-    /// `weight_packed`, or `weight` in I8 or F8_E4M3, each with `weight_scale`.
-    /// `bits` is a bit set of the numbers of bits that values in words may have.
-    CompressedTensors { block: Option<[usize; 2]>, bits: u16 },
-    /// `weight` in F8_E4M3 with `weight_scale_inv` for blocks, or `weight_scale`.
-    Fp8 { block: [usize; 2] },
-}
 
 /// The quantisation of a folder's matrices, from `config.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The tensors that a quantised matrix consists of, checked to fit one another.
 
+use super::Parts;
+use super::config::Method;
 use super::matrix::{Codes, Matrix, Words};
-use super::{Method, Parts};
 use crate::error::Error;
 use crate::quant::{bf16_to_f32, f16_to_f32};
 
