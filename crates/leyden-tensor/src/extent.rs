@@ -1,7 +1,7 @@
 //! [`TensorExtent`]: the only place where the size of a tensor is computed.
 
-use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
+use crate::formats::FileType;
 
 /// The checked size of a tensor: its dimensions fit `usize`, its rows are whole blocks and its bytes
 /// can be addressed.

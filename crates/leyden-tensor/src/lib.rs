@@ -37,6 +37,7 @@ mod dtype;
 mod error;
 mod extent;
 mod file;
+mod formats;
 mod hf_quant;
 pub mod quant;
 mod view;

@@ -21,9 +21,9 @@ use super::split::Split;
 use super::tensors::{Tensors, check_overlap};
 use super::value::{Array, MAX_STRING_BYTES, Value, ValueType};
 use super::{TensorInfo, WeightSource};
-use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
+use crate::formats::FileType;
 use crate::view::TensorView;
 
 const DEFAULT_ALIGNMENT: usize = 32;

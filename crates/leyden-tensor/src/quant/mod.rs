@@ -14,8 +14,9 @@
 mod affine;
 mod bf16;
 mod f16;
-mod f32;
 mod fit;
+// Not `f32`, which would shadow the primitive type.
+mod float32;
 mod grids;
 mod int8_row;
 mod iq1;
@@ -41,7 +42,7 @@ mod ternary;
 
 pub use self::bf16::{BF16, bf16_to_f32, f32_to_bf16};
 pub use self::f16::{F16, f16_to_f32, f32_to_f16};
-pub use self::f32::F32;
+pub use self::float32::F32;
 pub use self::int8_row::{INT8_GREATEST, RowLosses, int8_row, largest_magnitude};
 pub use self::iq1::{IQ1M, IQ1S};
 pub use self::iq2::{IQ2S, IQ2XS, IQ2XXS};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::model::OnnxTensor;
 use super::wire::{Field, Slice, broken, pair};
 use crate::DType;
-use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
 use crate::file::gguf::check_name;
 use crate::file::safetensors::{MAX_DIMS, file_type};
 use crate::file::source::{Bytes, FileBytes, Source};
 use crate::file::{MAX_TENSORS, TensorInfo};
+use crate::formats::FileType;
 
 /// Maximum number of files of external data: some exporters write one for each tensor.
 const MAX_EXTERNAL_FILES: usize = 1024;

@@ -10,8 +10,8 @@ use serde::de::{
 use super::super::gguf::check_name;
 use super::super::json::json_error;
 use super::super::{MAX_KEYS, MAX_TENSORS};
-use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
+use crate::formats::FileType;
 
 use super::types::{MAX_DIMS, file_type};
 

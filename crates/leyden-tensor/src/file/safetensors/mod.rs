@@ -19,9 +19,9 @@ use super::tensors::{Parsed, Tensors, check_overlap};
 use super::torch::{self, is_torch};
 use super::value::Value;
 use super::{TensorInfo, WeightSource};
-use crate::dtype::FileType;
 use crate::error::{Error, ErrorKind};
 use crate::extent::TensorExtent;
+use crate::formats::FileType;
 use crate::view::TensorView;
 
 mod compose;

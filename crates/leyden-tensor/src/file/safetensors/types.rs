@@ -1,7 +1,7 @@
 //! Types of tensors by their names in safetensors files.
 
 use crate::DType;
-use crate::dtype::FileType;
+use crate::formats::FileType;
 
 /// Maximum number of dimensions of a tensor.
 pub(in super::super) const MAX_DIMS: usize = 8;
