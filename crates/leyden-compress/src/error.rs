@@ -1,6 +1,6 @@
-//! Errors: which file, which tensor, and what is wrong with it.
+//! Errors: the file, the tensor, and what is wrong with it.
 
-/// Why a model could not be quantised.
+/// Error of quantising a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,54 +14,54 @@ pub enum Error {
         file: String,
         /// The tensor.
         tensor: String,
-        /// Its row, from 0.
+        /// Row of the value, from 0.
         row: usize,
         /// The value.
         value: f32,
     },
-    /// The weights are quantised already, and would lose twice.
+    /// The weights are quantised already, and would lose precision twice.
     #[error("{file}: {tensor}: {dtype} is quantised already, and would lose precision twice")]
     Quantised {
         /// The file.
         file: String,
         /// The tensor.
         tensor: String,
-        /// Its type.
+        /// Type of the tensor.
         dtype: &'static str,
     },
-    /// The file of importances is not one, or is that of another model.
+    /// The importance matrix is not valid, or belongs to another model.
     #[error("{file}: {what}")]
     Imatrix {
-        /// The file of importances.
+        /// File of the importance matrix.
         file: String,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// An override that cannot be meant.
+    /// An override (`PATTERN=TYPE`) is not valid.
     #[error("{text}: {what}")]
     Override {
         /// The override.
         text: String,
-        /// What is wrong with it.
+        /// Description of the error.
         what: String,
     },
-    /// The file is no model that can be quantised.
+    /// The file is not a model that can be quantised.
     #[error("{file}: {what}")]
     Model {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// The output cannot be written: a full disk.
+    /// The output cannot be written, for example because the disk is full.
     #[error("{file}: cannot write: {source}")]
     Write {
         /// The file.
         file: String,
-        /// Why.
+        /// Reason.
         source: std::io::Error,
     },
-    /// Whoever watched the progress said stop. Nothing is left under the final name.
+    /// The caller's `progress` asked to stop. No file is left under the final name.
     #[error("stopped")]
     Stopped,
 }

@@ -1,7 +1,8 @@
-//! Importances of weights: llama.cpp's importance matrix, as GGUF.
+//! Importance matrices of llama.cpp, as GGUF.
 //!
-//! For each weight matrix the file has the sums of squares of the activations that its columns are multiplied with
-//! (`NAME.in_sum2`, `[experts, columns]`) and how many rows of activations were summed (`NAME.counts`, `[experts]`).
+//! For each weight matrix the file has, per column, the sum of squares of the activations that the column is
+//! multiplied with (`NAME.in_sum2`, `[experts, columns]`) and the number of activation rows that were summed
+//! (`NAME.counts`, `[experts]`).
 
 use crate::error::Error;
 use leyden_tensor::{Gguf, WeightSource, quant};
@@ -12,17 +13,17 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Imatrix {
     file: String,
-    /// By the matrix's name: mean squares, `[experts][columns]`, and the number of experts.
+    /// Mean squares `[experts][columns]` and the number of experts, by the matrix's name.
     means: HashMap<String, (Vec<f32>, usize)>,
     chunks: Option<u32>,
     dataset: Option<String>,
 }
 
 impl Imatrix {
-    /// Reads a file of llama.cpp's or of our own.
+    /// Reads a file that llama-imatrix or leyden wrote.
     ///
     /// # Errors
-    /// It is no such file, or a value is negative or no number.
+    /// It is not such a file, or a value is negative or NaN.
     pub fn open(path: &Path) -> Result<Imatrix, Error> {
         let file = path.display().to_string();
         let wrong = |what: String| Error::Imatrix { file: file.clone(), what };
@@ -45,7 +46,7 @@ impl Imatrix {
             if let Some(value) = sums.iter().chain(&counts).find(|v| !v.is_finite() || **v < 0.0) {
                 return Err(wrong(format!("{name}: {value} is no sum of squares")));
             }
-            // An expert that was never asked counts all its columns alike.
+            // All columns of an expert that never ran count alike.
             let mean = |(i, sum): (usize, &f32)| {
                 let count = counts[i / columns.max(1)];
                 if count > 0.0 { sum / count } else { 1.0 }
@@ -61,19 +62,19 @@ impl Imatrix {
         Ok(Imatrix { file, means, chunks, dataset })
     }
 
-    /// The file.
+    /// Returns the file's name.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// How many matrices it has importances of.
+    /// Returns the number of matrices with importances.
     #[must_use]
     pub fn len(&self) -> usize {
         self.means.len()
     }
 
-    /// Whether it has none.
+    /// Returns true if no matrix has importances.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.means.is_empty()
@@ -87,10 +88,10 @@ impl Imatrix {
         self.dataset.as_deref()
     }
 
-    /// Importances of the columns of a matrix, `[experts][columns]`, where the file has any.
+    /// Returns the importances of a matrix's columns, `[experts][columns]`, if the file has any.
     ///
     /// # Errors
-    /// They are of a matrix of another shape: the file is that of another model.
+    /// They are of a matrix of another shape: the file belongs to another model.
     pub(crate) fn of(&self, tensor: &str, experts: usize, columns: usize) -> Result<Option<&[f32]>, Error> {
         let Some((means, found)) = self.means.get(tensor) else { return Ok(None) };
         if means.len() != experts * columns || *found != experts {

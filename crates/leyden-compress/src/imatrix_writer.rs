@@ -1,17 +1,17 @@
-//! Writes importance matrices as llama-imatrix does.
+//! Writes importance matrices in llama-imatrix's format.
 
 use crate::error::Error;
 use leyden_tensor::{Array, DType, GgufWriter, Value};
 use std::path::Path;
 
-/// An importance matrix to be written.
+/// An importance matrix that is being written.
 #[derive(Debug)]
 pub struct ImatrixWriter {
     writer: GgufWriter<'static>,
 }
 
 impl ImatrixWriter {
-    /// One without matrices, of texts `datasets` that were read in `chunks` windows of `chunk` tokens.
+    /// Makes an empty importance matrix of texts `datasets` that were read in `chunks` windows of `chunk` tokens.
     #[must_use]
     pub fn new(datasets: &[String], chunks: u32, chunk: u32) -> ImatrixWriter {
         let mut writer = GgufWriter::new();
@@ -23,11 +23,11 @@ impl ImatrixWriter {
         ImatrixWriter { writer }
     }
 
-    /// Adds a matrix, or a stack of them: sums of squares `[experts][columns]`, and the rows of activations that were
-    /// summed up for each expert.
+    /// Adds a matrix, or a stack of them: sums of squares `[experts][columns]`, and the number of activation rows
+    /// that were summed for each expert.
     ///
     /// # Errors
-    /// It is there already, or its name is none.
+    /// The name was added before, or is not valid.
     pub fn add(&mut self, name: &str, squares: &[f64], rows: &[u64]) -> Result<(), Error> {
         let columns = squares.len() / rows.len().max(1);
         let bytes = |values: &mut dyn Iterator<Item = f64>| -> Vec<u8> {
@@ -40,7 +40,7 @@ impl ImatrixWriter {
         Ok(())
     }
 
-    /// Writes the file; under its name there is the whole of it or what was there before.
+    /// Writes the file; its name refers to the complete new file or to the file that was there before.
     ///
     /// # Errors
     /// It cannot be written.

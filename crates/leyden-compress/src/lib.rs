@@ -1,7 +1,7 @@
 //! Makes models smaller: quantisation of GGUF files to the types of llama.cpp.
 //!
-//! A [`Target`] such as `Q4_K_M` is a mix of types: [`Plan::new`] says which tensor gets which, and [`quantize`] writes the
-//! file. Errors of weights count by how much they matter: with an [`Imatrix`] by the squares of the activations they are
+//! A [`Target`] such as `Q4_K_M` is a mix of types: [`Plan::new`] chooses the type of each tensor, and [`quantize`]
+//! writes the file. With an [`Imatrix`], the error of a weight counts by the squares of the activations that it is
 //! multiplied with.
 //!
 //! ```no_run

@@ -1,9 +1,10 @@
-//! Types chosen tensor by tensor, so that a model of a given size loses the least.
+//! Types chosen tensor by tensor, so that a model of a given size loses the least precision.
 //!
-//! What quantising a tensor costs is taken to be the squared error of its product, as far as importances of columns tell
-//! it, times a factor of the tensor's own: how much of that error reaches the predictions. The factor is measured with one
-//! type ([`probe`]) and holds for all; costs of tensors add up, as KL divergences of small changes do. Then each tensor
-//! gets the type with the least cost plus price of its bytes, at the price at which the size fits (Everett, 1963).
+//! The cost of quantising a tensor is modelled as the squared error of its matrix product, estimated with the
+//! importances of its columns, times a factor of the tensor: how strongly that error affects the predictions. The
+//! factor is measured with one type ([`probe`]) and used for all; costs of tensors add up, as KL divergences of small
+//! changes do. Then each tensor gets the type that minimises cost plus price times bytes, at the price at which the
+//! size fits (Everett, 1963).
 
 use crate::error::Error;
 use crate::plan::{Choice, Options, Plan};
@@ -13,17 +14,17 @@ use crate::weights;
 use leyden_tensor::{DType, Gguf, GgufWriter, WeightSource};
 use std::ops::ControlFlow;
 
-/// The types that are chosen among, the smallest first.
+/// Candidate types, the smallest first.
 const TYPES: [DType; 7] =
     [DType::Q2K, DType::Q3K, DType::IQ4XS, DType::Q4K, DType::Q5K, DType::Q6K, DType::Q8_0];
 
-/// The type that factors are measured with: its errors are large beside the noise of a measurement, and still small.
+/// Type that factors are measured with: its errors are large relative to the noise of a measurement, and still small.
 const PROBE: DType = DType::Q3K;
 
-/// What a tensor would be in each type.
+/// Candidate types of a tensor.
 #[derive(Clone, Debug)]
 pub struct Candidates {
-    /// The tensor, by its place in the plan.
+    /// Index of the tensor in the plan.
     pub tensor: usize,
     /// Types with bytes and errors, the smallest first.
     pub types: Vec<Candidate>,
@@ -32,28 +33,28 @@ pub struct Candidates {
 /// A tensor in one type.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// The type.
+    /// Type.
     pub dtype: DType,
-    /// Bytes in it.
+    /// Bytes of the tensor in this type.
     pub bytes: usize,
-    /// Errors, each counted as its column is.
+    /// Sum of squared errors, each weighted by the importance of its column.
     pub error: f64,
 }
 
 impl Candidates {
-    /// The one that [`probe`] measures with.
+    /// Returns the candidate that [`probe`] measures with.
     #[must_use]
     pub fn probe(&self) -> Candidate {
         let wanted = self.types.iter().find(|c| c.dtype == PROBE);
-        // Of rows that fit no superblock, the smallest type is another.
+        // Rows that are not whole super-blocks do not have this type; their smallest one replaces it.
         wanted.or(self.types.first()).copied().unwrap_or(Candidate { dtype: PROBE, bytes: 0, error: 0.0 })
     }
 }
 
-/// The errors of every matrix of a plan in every type, from a sample of its rows.
+/// Estimates the errors of every matrix of a plan in every type, from a sample of its rows.
 ///
 /// # Errors
-/// A weight is NaN or infinite, importances are another model's, or `progress` said stop.
+/// A weight is NaN or infinite, the importance matrix belongs to another model, or `progress` asked to stop.
 pub fn candidates(
     source: &dyn WeightSource,
     plan: &Plan,
@@ -84,7 +85,7 @@ pub fn candidates(
         }
         source.advise_dontneed(&choice.name, 0..view.bytes().len());
         types.sort_by_key(|c| c.bytes);
-        // One that is larger and no better is never chosen.
+        // A larger type that is no better is never chosen.
         let mut least = f64::INFINITY;
         types.retain(|c| {
             c.error < least && {
@@ -100,7 +101,7 @@ pub fn candidates(
     Ok(all)
 }
 
-/// The model with one tensor in another type, as the bytes of a GGUF file.
+/// Returns the model with one tensor in another type, as the bytes of a GGUF file.
 ///
 /// # Errors
 /// As [`quantize`](crate::quantize()).
@@ -127,8 +128,8 @@ pub fn probe(source: &Gguf, options: &Options<'_>, name: &str, dtype: DType) -> 
     Ok(writer.to_vec()?)
 }
 
-/// Gives every tensor of the plan a type, so that all of them have at most `budget` bytes and cost the least. `costs` are
-/// factors of the errors, in the order of the candidates.
+/// Gives every tensor of the plan a type, so that all of them have at most `budget` bytes and the least cost. `costs`
+/// are factors of the errors, in the order of the candidates.
 ///
 /// # Errors
 /// Even the smallest types are too large.
@@ -148,7 +149,7 @@ pub fn choose(plan: &mut Plan, all: &[Candidates], costs: &[f64], budget: usize)
         let what = format!("{budget} bytes: the smallest types need {smallest}");
         return Err(Error::Model { file: "size".to_owned(), what });
     }
-    // A price per byte at which it fits; between one that is too low and one that is not.
+    // Bisection of the price per byte, between one that is too low and one at which the size fits.
     let (mut low, mut high) = (0.0, 1e-300);
     while size(&at(high)) > budget {
         (low, high) = (high, high * 16.0);
@@ -158,7 +159,7 @@ pub fn choose(plan: &mut Plan, all: &[Candidates], costs: &[f64], budget: usize)
         if size(&at(middle)) > budget { low = middle } else { high = middle }
     }
     let mut chosen = at(high);
-    // What is left over goes where a byte gains most.
+    // The remaining budget goes to the types with the largest gain per byte.
     loop {
         let left = budget - size(&chosen);
         let mut best: Option<(f64, usize, Candidate)> = None;
@@ -180,7 +181,7 @@ pub fn choose(plan: &mut Plan, all: &[Candidates], costs: &[f64], budget: usize)
     Ok(())
 }
 
-/// Values of a sample of a matrix.
+/// Returns the rows of a matrix that are sampled: about [`SAMPLE`] values.
 pub(crate) fn sampled_rows(rows: usize, cols: usize) -> impl Iterator<Item = usize> {
     let step = (rows * cols / SAMPLE).max(1);
     (0..rows).step_by(step)
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn bytes_go_where_they_gain_most() {
         let (mut chosen, all) = plan(&[1024, 1024, 4096]);
-        // The second costs a thousand times what the others do.
+        // The second tensor costs a thousand times what the others do.
         choose(&mut chosen, &all, &[1.0, 1000.0, 1.0], 256 + 1024 + 1024).unwrap();
         assert!(chosen.bytes() <= 2304);
         assert_eq!(

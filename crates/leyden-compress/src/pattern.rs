@@ -1,11 +1,11 @@
-//! Types that the user gives to tensors by their names.
+//! Types that the user assigns to tensors by name.
 
 use crate::error::Error;
 use leyden_tensor::DType;
 use std::str::FromStr;
 
-/// `PATTERN=TYPE`: tensors whose name fits get the type. In the pattern `*` stands for any text; without one it may stand
-/// anywhere in the name, as `attn_v` does for that of each layer.
+/// `PATTERN=TYPE`: tensors whose name matches get the type. In the pattern `*` matches any text; a pattern without
+/// `*` may match anywhere in the name, for example `attn_v` in every layer.
 #[derive(Clone, Debug)]
 pub struct Override {
     pattern: String,

@@ -1,4 +1,4 @@
-//! Which tensor gets which type.
+//! The plan of a quantisation: the type of each tensor.
 
 use crate::error::Error;
 use crate::imatrix::Imatrix;
@@ -6,64 +6,64 @@ use crate::pattern::Override;
 use crate::target::{Place, Role, Target, narrower_blocks};
 use leyden_tensor::{DType, WeightSource};
 
-/// What is made of a model.
+/// Options of a quantisation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Options<'a> {
-    /// What it is quantised to.
+    /// Target mix of types.
     pub target: Target,
-    /// Importances of weights.
+    /// Importance matrix.
     pub imatrix: Option<&'a Imatrix>,
-    /// Types of tensors by their names; the last that fits holds.
+    /// Types of tensors by name; the last match wins.
     pub overrides: Vec<Override>,
-    /// Every matrix gets the target's base type.
+    /// True if every matrix gets the target's base type.
     pub pure: bool,
-    /// Weights that are quantised already may be quantised again.
+    /// True if weights that are quantised already may be quantised again.
     pub requantize: bool,
-    /// Threads; 0 for one per processor.
+    /// Number of threads; 0 for one per processor.
     pub threads: usize,
 }
 
 impl Options<'_> {
-    /// The mix of a target.
+    /// Returns the default options for a target.
     #[must_use]
     pub fn new(target: Target) -> Self {
         Options { target, imatrix: None, overrides: Vec::new(), pure: false, requantize: false, threads: 0 }
     }
 }
 
-/// What becomes of a tensor.
+/// The type that a tensor gets.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The tensor.
+    /// Name of the tensor.
     pub name: String,
-    /// Its dimensions, the contiguous one last.
+    /// Dimensions, the contiguous one last.
     pub shape: Vec<usize>,
-    /// Its type now.
+    /// Current type.
     pub from: DType,
-    /// The type it gets.
+    /// New type.
     pub to: DType,
-    /// Bytes in that type.
+    /// Bytes in the new type.
     pub bytes: usize,
-    /// Whether another type was wanted, whose blocks its rows are no whole number of.
+    /// True if the rule's type was replaced because the rows are not a whole number of its blocks.
     pub fallback: bool,
 }
 
 impl Choice {
-    /// Whether it is one of the matrices that get other types.
+    /// Returns true if the tensor is one of the matrices that get other types.
     #[must_use]
     pub fn is_matrix(&self) -> bool {
         is_matrix(&self.name, &self.shape)
     }
 
-    /// Its values.
+    /// Returns the number of its values.
     #[must_use]
     pub fn values(&self) -> usize {
         self.shape.iter().product()
     }
 }
 
-/// Which tensor gets which type.
+/// The type of each tensor.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Every tensor, in the order of the file.
@@ -74,7 +74,7 @@ impl Plan {
     /// Chooses a type for every tensor of a GGUF file.
     ///
     /// # Errors
-    /// A tensor has a type that cannot be read or is quantised already, or an override fits no tensor.
+    /// A tensor has a type that cannot be read or is quantised already, or an override matches no tensor.
     pub fn new(source: &dyn WeightSource, options: &Options<'_>) -> Result<Plan, Error> {
         let file = source.path().display().to_string();
         let meta = source.metadata();
@@ -82,7 +82,7 @@ impl Plan {
             file: file.clone(),
             what: "general.architecture: missing; only GGUF files of models are quantised".to_owned(),
         })?;
-        // Of an array, as some files have one per layer, the first.
+        // Some files have an array with one value per layer; its first counts.
         let number = |key: &str| -> usize {
             let key = format!("{architecture}.{key}");
             let list = || meta.opt_array_u32(&key).ok().flatten().and_then(|list| list.first().copied());
@@ -137,13 +137,13 @@ impl Plan {
         Ok(Plan { tensors })
     }
 
-    /// Bytes of all tensors.
+    /// Returns the bytes of all tensors, a count.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.tensors.iter().map(|t| t.bytes).sum()
     }
 
-    /// Bits for each value of all tensors together.
+    /// Returns the bits per value of all tensors together.
     #[must_use]
     pub fn bits_per_weight(&self) -> f64 {
         let values: usize = self.tensors.iter().map(Choice::values).sum();
@@ -151,15 +151,15 @@ impl Plan {
     }
 }
 
-/// Whether a tensor is a weight matrix that is worth quantising. Routers of experts choose, so that a small error can
-/// change everything; norms, positions and convolutions are small.
+/// Returns true if a tensor is a weight matrix that is worth quantising. Routers of experts are not, since a small
+/// error can select other experts; norms, positions and convolutions are small.
 fn is_matrix(name: &str, shape: &[usize]) -> bool {
     const KEPT: [&str; 10] = [
         "_norm.weight",
         "ffn_gate_inp",
         "position_embd",
         "token_types",
-        // Distances between tokens, and heads of spans of words, whose parts are decoded one by one.
+        // Relative position embeddings, and the heads of span models, whose parts are decoded one by one.
         "rel_embd",
         "spans.",
         "ssm_conv1d",

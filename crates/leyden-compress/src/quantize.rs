@@ -1,4 +1,4 @@
-//! Writes a model in other types.
+//! Writes a model with other tensor types.
 
 use crate::error::Error;
 use crate::mix::sampled_rows;
@@ -14,69 +14,70 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Values that a thread takes at a time.
+/// Number of values that a thread converts at a time.
 const PIECE: usize = 1 << 16;
 
-/// Sums that are kept beside each other, so that the loops around them are vectorised.
+/// Number of partial sums, so that the loops around them are vectorised.
 const LANES: usize = 8;
 
-/// Bytes that are copied at a time.
+/// Number of bytes that are copied at a time.
 const COPY: usize = 16 << 20;
 
-/// About so many values of a matrix show what a type does to it.
+/// Approximate number of values of a matrix that are sampled to estimate the error of a type.
 pub(crate) const SAMPLE: usize = 1 << 19;
 
-/// The most threads.
-const MOST_THREADS: usize = 1024;
+/// Maximum number of threads.
+const MAX_THREADS: usize = 1024;
 
-/// How far it is.
+/// Progress of a quantisation.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The tensor at work.
+    /// Name of the current tensor.
     pub tensor: &'a str,
-    /// Values that are done, of all tensors.
+    /// Number of values that are done, in all tensors.
     pub done: usize,
-    /// Values of all tensors.
+    /// Number of values of all tensors.
     pub all: usize,
 }
 
-/// What a tensor became.
+/// Result for one tensor.
 #[derive(Clone, Debug)]
 pub struct TensorReport {
     /// The tensor and its type.
     pub choice: Choice,
-    /// The root of the mean square of the errors, relative to that of the values.
+    /// Root mean square error, relative to the root mean square of the values.
     pub relative_error: f64,
-    /// The share of blocks whose values are exactly what they were: those of a checkpoint trained on this grid.
+    /// Share of blocks whose values are unchanged: those of a checkpoint that was trained on this grid.
     pub exact: f64,
-    /// Whether the file of importances has this matrix.
+    /// True if the importance matrix has this tensor.
     pub importance: bool,
 }
 
-/// What a model became.
+/// Result of a quantisation.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Every tensor whose type changed.
     pub tensors: Vec<TensorReport>,
     /// Bytes of all tensors before and after.
     pub bytes: (usize, usize),
-    /// Values of all tensors.
+    /// Number of values of all tensors.
     pub values: usize,
 }
 
 impl Report {
-    /// Bits for each value of all tensors together.
+    /// Returns the bits per value of all tensors together.
     #[must_use]
     pub fn bits_per_weight(&self) -> f64 {
         self.bytes.1 as f64 * 8.0 / self.values.max(1) as f64
     }
 }
 
-/// Writes `source` to `path` in the types of a plan. Under that name there is the whole file or what was there before.
+/// Writes `source` to `path` with the types of a plan. `path` is the complete new file or the file that was there
+/// before.
 ///
 /// # Errors
-/// A file cannot be read or written; a weight is NaN or infinite; importances are another model's; or `progress` said
-/// stop.
+/// A file cannot be read or written; a weight is NaN or infinite; the importance matrix belongs to another model; or
+/// `progress` asked to stop.
 pub fn quantize(
     source: &dyn WeightSource,
     plan: &Plan,
@@ -125,7 +126,7 @@ pub fn quantize(
             }
         };
         if choice.to == view.dtype() {
-            // In pieces, so that a stop is heard.
+            // In pieces, so that a request to stop is noticed.
             for (i, piece) in view.bytes().chunks(COPY).enumerate() {
                 write(out, piece)?;
                 source.advise_dontneed(name, i * COPY..i * COPY + piece.len());
@@ -139,7 +140,7 @@ pub fn quantize(
             };
             let importance = importance.as_deref();
             let mut job = Job::new(source.path(), view, choice.to, importance);
-            // What was read of a mapped file would count as this process's memory until the system needs it.
+            // Pages of a mapped file that were read would count as memory of this process until the system needs it.
             let bytes_of = |values| view.dtype().row_bytes(values).unwrap_or(0);
             if options.target.by_rows() && choice.to == DType::Q8_0 {
                 let mut read = 0;
@@ -168,7 +169,7 @@ pub fn quantize(
         source.check_intact()?;
         Ok(())
     });
-    // What makes the bytes does not know where they go.
+    // The closure above does not know the path.
     written.map_err(|error| match error {
         Error::Write { source, .. } => Error::Write { file: path.display().to_string(), source },
         error => error,
@@ -176,16 +177,16 @@ pub fn quantize(
     Ok(report)
 }
 
-/// Threads, of so many that were asked for.
+/// Returns the number of threads for a requested number.
 pub(crate) fn threads(asked: usize) -> usize {
     match asked {
         0 => thread::available_parallelism().map_or(1, usize::from),
-        // More would cost memory for pieces, and gain nothing.
-        n => n.min(MOST_THREADS),
+        // More threads would cost memory for pieces without being faster.
+        n => n.min(MAX_THREADS),
     }
 }
 
-/// The matrices of a tensor, one after another: the experts of a mixture.
+/// Returns the number of matrices in a tensor: the experts of a mixture.
 pub(crate) fn experts(view: &TensorView<'_>) -> usize {
     let shape = view.shape();
     shape[..shape.len().saturating_sub(2)].iter().product()
@@ -203,17 +204,17 @@ pub(crate) struct Sums {
     exact: usize,
 }
 
-/// Rows in their new type.
+/// Encoded rows and their sums.
 type Piece = Result<(Vec<u8>, Sums), Error>;
 
-/// A tensor that gets another type.
+/// The conversion of one tensor to another type.
 pub(crate) struct Job<'a> {
     pub(crate) tier: Tier,
     pub(crate) file: &'a Path,
     pub(crate) view: TensorView<'a>,
     pub(crate) to: DType,
     pub(crate) importance: Option<&'a [f32]>,
-    /// Whether the blocks of a row of Q8_0 share one scale.
+    /// True if the blocks of a row of Q8_0 share one scale.
     by_rows: bool,
 }
 
@@ -227,12 +228,12 @@ impl<'a> Job<'a> {
         Job { tier: Tier::best(), file, view, to, importance, by_rows: false }
     }
 
-    /// Rows of a piece.
+    /// Returns the number of rows in a piece.
     fn piece(&self) -> usize {
         (PIECE / self.view.cols().max(1)).max(1)
     }
 
-    /// Squared errors of all rows, told from a sample of them and counted as importances of the columns say.
+    /// Estimates the squared errors of all rows from a sample, weighted by the importances of the columns.
     pub(crate) fn sampled(&self, threads: usize, means: Option<&[f32]>) -> Result<f64, Error> {
         let cols = self.view.cols();
         let of_expert = (self.view.rows() / experts(&self.view).max(1)).max(1);
@@ -261,7 +262,8 @@ impl<'a> Job<'a> {
         Ok(scale * parts.into_iter().sum::<Result<f64, Error>>()?)
     }
 
-    /// Whether rows with one scale each lose little. `tell` gets how many values were read since the last time.
+    /// Returns true if one scale per row loses little. Calls `tell` with the number of values read since the last
+    /// call.
     fn keeps_row_scales(
         &self,
         threads: usize,
@@ -289,7 +291,7 @@ impl<'a> Job<'a> {
         Ok(losses.into_iter().collect::<RowLosses>().are_small())
     }
 
-    /// Writes all rows in order; several threads make pieces of some ten thousand values.
+    /// Writes all rows in order; several threads convert pieces of some ten thousand values.
     pub(crate) fn run(
         &self,
         threads: usize,
@@ -299,7 +301,7 @@ impl<'a> Job<'a> {
         let (rows, piece) = (self.view.rows(), self.piece());
         let pieces = rows.div_ceil(piece);
         let mut sums = Sums::default();
-        // So many pieces are in memory at a time.
+        // Number of pieces in memory at a time.
         let together = 16 * threads;
         for first in (0..pieces).step_by(together) {
             let count = together.min(pieces - first);

@@ -1,32 +1,33 @@
-//! Rows of Q8_0 whose blocks share one scale: any reader of the type reads them, and a product over the whole row is one of integers.
+//! Rows of Q8_0 whose blocks share one scale: any reader of the type can read them, and the product over the whole
+//! row is one of integers.
 
 use leyden_tensor::quant::{INT8_GREATEST, f16_to_f32, f32_to_f16, int8_row, largest_magnitude};
 
-/// The least number of half precision that has all its bits.
-const LEAST: f32 = 6.103_515_6e-5;
+/// Smallest normal number of half precision.
+const MIN_NORMAL: f32 = 6.103_515_6e-5;
 
 /// Values and bytes of a block.
 const BLOCK: (usize, usize) = (32, 34);
 
-/// What a row loses by one scale, or infinity where the scale is no normal number of half precision.
+/// Returns the loss of a row with one scale, or infinity if the scale is not a normal number of half precision.
 pub(crate) fn loss(x: &[f32]) -> f64 {
     let largest = largest_magnitude(x);
     match scale(largest) {
         _ if largest == 0.0 => 0.0,
-        // As where a matrix is quantised in memory: so that both decide alike.
+        // The same computation as when a matrix is quantised in memory, so that both decide alike.
         Some(_) => int8_row(x, largest / INT8_GREATEST, |_, _| ()),
         None => f64::INFINITY,
     }
 }
 
-/// The bits of the scale of a row with this largest magnitude, and what they stand for.
+/// Returns the bits of the scale of a row with this largest magnitude, and their value.
 fn scale(largest: f32) -> Option<(u16, f32)> {
     let bits = f32_to_f16(largest / INT8_GREATEST);
     let scale = f16_to_f32(bits);
-    (scale >= LEAST && scale.is_finite()).then_some((bits, scale))
+    (scale >= MIN_NORMAL && scale.is_finite()).then_some((bits, scale))
 }
 
-/// Writes a row of whole blocks with one scale, in which it [loses](loss) a finite share.
+/// Writes a row of whole blocks with one scale; its [loss] must be finite.
 pub(crate) fn encode(x: &[f32], out: &mut [u8]) {
     let (bits, scale) = scale(largest_magnitude(x)).unwrap_or_default();
     let blocks = out.as_chunks_mut::<{ BLOCK.1 }>().0;

@@ -1,14 +1,14 @@
-//! What a model can be quantised to: one row for each name.
+//! Targets of a quantisation: one table row for each name.
 //!
-//! The names, their numbers in `general.file_type` and the mixes are those of llama.cpp's `llama-quantize`, so that files
+//! The names, their ids in `general.file_type` and the mixes are those of llama.cpp's `llama-quantize`, so that files
 //! of the same name have the same size.
 
 use leyden_tensor::DType;
 
-/// Which tensor of a network a rule is about.
+/// Role of a tensor in the network, on which rules depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// `output.weight`, or the embedding where it is the output too.
+    /// `output.weight`, or the embedding if it is tied to the output.
     Output,
     Embedding,
     AttnV,
@@ -19,21 +19,22 @@ pub(crate) enum Role {
     Other,
 }
 
-/// What a rule may look at.
+/// Input of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) role: Role,
-    /// The layer and the number of layers.
+    /// Index of the layer and number of layers.
     pub(crate) layer: usize,
     pub(crate) layers: usize,
-    /// Query heads that share a key-value head.
+    /// Number of query heads per key-value head.
     pub(crate) group: usize,
     pub(crate) experts: usize,
     pub(crate) imatrix: bool,
 }
 
 impl Place {
-    /// The layers whose errors cost most: the first and the last eighth, and each third of the others.
+    /// Returns true for the layers whose errors cost most: the first and the last eighth, and every third of the
+    /// others.
     fn more_bits(&self) -> bool {
         let (i, eighth) = (self.layer, self.layers / 8);
         i < eighth || i >= 7 * self.layers / 8 || (i - eighth) % 3 == 2
@@ -44,18 +45,18 @@ impl Place {
     }
 }
 
-/// What a model is quantised to, such as `Q4_K_M`.
+/// A target of a quantisation, such as `Q4_K_M`.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name.
+    /// Name.
     name: &'static str,
-    /// Its number in `general.file_type`.
+    /// Id in `general.file_type`.
     file_type: u32,
-    /// The type of most tensors.
+    /// Type of most tensors.
     base: DType,
-    /// The types of those that get another.
+    /// Types of tensors that get another one.
     rule: fn(&Place) -> Option<DType>,
-    /// Whether the blocks of a row of Q8_0 share one scale.
+    /// True if the blocks of a row of Q8_0 share one scale.
     by_rows: bool,
 }
 
@@ -67,7 +68,7 @@ fn at_least_q6(place: &Place) -> Option<DType> {
     (place.role == Role::Output).then_some(DType::Q6K)
 }
 
-/// Mixtures of eight experts share their attention, whose size is then little beside theirs.
+/// Applies the rule for mixtures of eight experts, whose attention is small relative to the experts.
 fn of_eight_experts(place: &Place) -> Option<DType> {
     match place.role {
         Role::AttnV | Role::AttnK if place.experts == 8 => Some(DType::Q8_0),
@@ -162,7 +163,7 @@ fn iq4(place: &Place) -> Option<DType> {
     })
 }
 
-/// Experts alone are MXFP4: the rest is what gpt-oss has in more bits.
+/// Applies the mix of gpt-oss: only experts are MXFP4, the rest has more bits.
 fn mxfp4(place: &Place) -> Option<DType> {
     (place.experts == 0 || place.role != Role::Other && place.role != Role::FfnDown).then_some(DType::Q8_0)
 }
@@ -193,24 +194,24 @@ static TARGETS: [Target; 21] = [
 ];
 
 impl Target {
-    /// Every target, the largest first.
+    /// Returns every target, the largest first.
     pub fn all() -> impl ExactSizeIterator<Item = Target> {
         TARGETS.iter().copied()
     }
 
-    /// The target of this name, in letters of either case.
+    /// Returns the target of this name, ignoring case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Target> {
         Target::all().find(|target| target.name.eq_ignore_ascii_case(name))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The target whose base is this type, to say in one word what a mix is.
+    /// Returns the target whose base is this type, used to describe a mix by one name.
     #[must_use]
     pub fn of_dtype(dtype: DType) -> Option<Target> {
         Target::all().find(|target| target.base == dtype)
@@ -220,13 +221,13 @@ impl Target {
         self.file_type
     }
 
-    /// The type of most tensors.
+    /// Returns the type of most tensors.
     #[must_use]
     pub fn base(&self) -> DType {
         self.base
     }
 
-    /// Whether the blocks of a row of Q8_0 share one scale, as encoders are multiplied the fastest.
+    /// Returns true if the blocks of a row of Q8_0 share one scale, with which encoders are fastest.
     #[must_use]
     pub fn by_rows(&self) -> bool {
         self.by_rows
@@ -237,7 +238,7 @@ impl Target {
     }
 }
 
-/// The next type for rows that are not a whole number of blocks of `dtype`, as llama.cpp chooses it.
+/// Returns the type for rows that are not a whole number of blocks of `dtype`, as llama.cpp chooses it.
 pub(crate) fn narrower_blocks(dtype: DType) -> DType {
     match dtype {
         DType::Q2K | DType::Q3K | DType::IQ4XS => DType::IQ4NL,

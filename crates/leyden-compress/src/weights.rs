@@ -1,12 +1,12 @@
-//! How much the error of each value counts.
+//! Weights of the errors of values.
 
-/// Values of a row whose mean square is one figure: a super-block, or a row's end.
+/// Number of values that share one mean square: a super-block, or the end of a row.
 const RUN: usize = 256;
 
-/// Runs that are summed beside each other: each sum has its order, and a processor waits for one at a time.
+/// Number of runs that are summed at once: each sum is sequential, so several of them hide the latency.
 const AT_ONCE: usize = 4;
 
-/// The mean squares of the next runs.
+/// Computes the mean squares of the next runs.
 fn means_of(x: &[f32]) -> [f32; AT_ONCE] {
     let mut sums = [0.0_f32; AT_ONCE];
     match x.get(..AT_ONCE * RUN) {
@@ -31,16 +31,16 @@ fn means_of(x: &[f32]) -> [f32; AT_ONCE] {
     }
 }
 
-/// Importances of columns as errors count them: means of a sample, of which the extremes are partly chance, are drawn
-/// together a little, to the power of 15/16. Square roots alone, which every processor rounds alike.
+/// Softens the importances of columns: they are means of a sample, whose extremes are partly chance, so they are
+/// raised to the power of 15/16. Computed with square roots alone, which every processor rounds alike.
 pub(crate) fn soften(means: &[f32]) -> Vec<f32> {
     let soft = |mean: &f32| if *mean > 0.0 { mean / mean.sqrt().sqrt().sqrt().sqrt() } else { 0.0 };
     means.iter().map(soft).collect()
 }
 
-/// Writes what the errors of a row count. With importances of its columns a value counts as its column does, and a
-/// little more the larger it is. Without, the columns are taken to be alike, and large values count a little more: they are
-/// more often where activations are large too.
+/// Writes the weights of a row's errors. With importances, the weight of a value is that of its column, and a
+/// little more the larger the value is. Without, all columns count alike, and large values a little more, because
+/// activations are more often large where weights are.
 pub(crate) fn fill(x: &[f32], importance: Option<&[f32]>, out: &mut [f32]) {
     let mut means = [0.0; AT_ONCE];
     for (run, (now, out)) in x.chunks(RUN).zip(out.chunks_mut(RUN)).enumerate() {

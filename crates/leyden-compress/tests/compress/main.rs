@@ -1,4 +1,4 @@
-//! Files quantised whole, and what must not happen to them.
+//! Quantisation of whole files, and the files and options that are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,12 +10,12 @@ use leyden_testkit::random;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// A value from a bell curve, the same in every run.
+/// Returns a normally distributed value, the same in every run.
 fn bell(i: u64) -> f32 {
     (0..4).map(|k| random(4 * i + k) as u16 as f32 / 65536.0 - 0.5).sum()
 }
 
-/// A model of two layers with heads that share keys, in F16.
+/// Returns a model of two layers with grouped-query attention, in F16.
 fn model(damage: Option<f32>) -> Vec<u8> {
     let mut writer = GgufWriter::new();
     writer.set("general.architecture", Value::from("llama")).set("llama.block_count", Value::U32(2));
@@ -88,7 +88,7 @@ fn every_target_is_written_and_read_back() {
     assert!(sizes.first() > sizes.last());
 }
 
-/// The types that llama-quantize gives to the tensors of a model of this shape.
+/// Types that llama-quantize gives to the tensors of a model of this shape.
 #[test]
 fn mixes_are_llama_cpps() {
     let source = source(None);
@@ -119,7 +119,7 @@ fn mixes_are_llama_cpps() {
 fn a_grid_that_was_trained_is_kept() {
     let mut writer = GgufWriter::new();
     writer.set("general.architecture", Value::from("llama"));
-    // Blocks of 32 codes from -8 to 7, some of which have no extreme code, with scales of their own, in BF16.
+    // Blocks of 32 codes from -8 to 7, some without an extreme code, with scales of their own, in BF16.
     let x: Vec<f32> = (0..256_u64 * 64)
         .map(|i| {
             let block = i / 32;
@@ -146,12 +146,12 @@ fn a_grid_that_was_trained_is_kept() {
     assert!(naive > 0.02, "a search for extremes alone loses the grid: {naive}");
 }
 
-/// A matrix gets one scale for each row in a file where it would get them in memory.
+/// A matrix gets one scale per row in a file under the same condition as in memory.
 #[test]
 fn rows_share_scales_where_they_do_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let cpu = Cpu::new(Tier::best(), 2).unwrap();
-    // Also one value that leaves nothing of its row's others.
+    // Also one value so large that the others of its row become 0.
     for damage in [None, Some(20.0), Some(6000.0)] {
         let (source, to) = (source(damage), folder.path().join("m.gguf"));
         make(&source, &options("INT8"), &to).unwrap();
@@ -225,7 +225,7 @@ fn importances_choose_where_errors_go() {
     let mut with = options("Q4_K_S");
     with.imatrix = Some(&imatrix);
     assert!(of_important(&with) < 0.97 * of_important(&options("Q4_K_S")));
-    // Importances of a matrix of another shape are another model's.
+    // Importances of another shape belong to another model.
     let mut writer = GgufWriter::new();
     writer.set("general.type", Value::from("imatrix"));
     writer.add_tensor("blk.0.attn_q.weight.in_sum2", DType::F32, &[1, 8], vec![0; 32]).unwrap();
