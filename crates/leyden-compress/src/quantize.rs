@@ -9,9 +9,10 @@ use leyden_tensor::quant::RowLosses;
 use leyden_tensor::{DType, GgufWriter, TensorView, Value, WeightSource};
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
+use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Number of values that a thread converts at a time.
@@ -256,7 +257,10 @@ impl<'a> Job<'a> {
         };
         let parts: Vec<Result<f64, Error>> = thread::scope(|scope| {
             let started: Vec<_> = rows.chunks(share).map(|rows| scope.spawn(|| part(rows))).collect();
-            started.into_iter().map(|handle| handle.join().unwrap_or(Err(Error::Stopped))).collect()
+            started
+                .into_iter()
+                .map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
         });
         let scale = self.view.rows() as f64 / rows.len().max(1) as f64;
         Ok(scale * parts.into_iter().sum::<Result<f64, Error>>()?)
@@ -323,7 +327,8 @@ impl<'a> Job<'a> {
                 }
             });
             for result in results {
-                let Some(made) = result.into_inner().ok().flatten() else { return Err(Error::Stopped) };
+                let made = result.into_inner().unwrap_or_else(PoisonError::into_inner);
+                let Some(made) = made else { unreachable!("the scope panics where a thread did not finish") };
                 let (bytes, of_piece) = made?;
                 write(out, &bytes)?;
                 sums.squares += of_piece.squares;
@@ -373,5 +378,20 @@ impl<'a> Job<'a> {
             }
         }
         Ok((bytes, sums))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "out of range for slice")]
+    fn a_panic_of_a_thread_is_no_stop() {
+        let bytes = [0; 2 * 64];
+        let view = TensorView::new("w", DType::F16, &[2, 32], &bytes).unwrap();
+        let job = Job::new(Path::new("model.gguf"), view, DType::Q8_0, None);
+        let no_importances: &[f32] = &[];
+        let _ = job.sampled(2, Some(no_importances));
     }
 }
