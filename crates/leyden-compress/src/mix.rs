@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::plan::{Choice, Options, Plan};
-use crate::quantize::{Job, SAMPLE, experts, threads};
+use crate::quantize::{Job, experts, threads};
 use crate::target::narrower_blocks;
 use crate::weights;
 use leyden_tensor::{DType, Gguf, GgufWriter, WeightSource};
@@ -179,12 +179,6 @@ pub fn choose(plan: &mut Plan, all: &[Candidates], costs: &[f64], budget: usize)
         (choice.to, choice.bytes, choice.fallback) = (c.dtype, c.bytes, false);
     }
     Ok(())
-}
-
-/// Returns the rows of a matrix that are sampled: about [`SAMPLE`] values.
-pub(crate) fn sampled_rows(rows: usize, cols: usize) -> impl Iterator<Item = usize> {
-    let step = (rows * cols / SAMPLE).max(1);
-    (0..rows).step_by(step)
 }
 
 #[cfg(test)]

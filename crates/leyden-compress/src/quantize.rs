@@ -1,7 +1,6 @@
 //! Writes a model with other tensor types.
 
 use crate::error::Error;
-use crate::mix::sampled_rows;
 use crate::plan::{Choice, Options, Plan};
 use crate::{rows, weights};
 use leyden_kernels::{Tier, decode_row, encode_row_weighted};
@@ -25,7 +24,7 @@ const LANES: usize = 8;
 const COPY: usize = 16 << 20;
 
 /// Approximate number of values of a matrix that are sampled to estimate the error of a type.
-pub(crate) const SAMPLE: usize = 1 << 19;
+const SAMPLE: usize = 1 << 19;
 
 /// Maximum number of threads.
 const MAX_THREADS: usize = 1024;
@@ -191,6 +190,12 @@ pub(crate) fn threads(asked: usize) -> usize {
 pub(crate) fn experts(view: &TensorView<'_>) -> usize {
     let shape = view.shape();
     shape[..shape.len().saturating_sub(2)].iter().product()
+}
+
+/// Returns the rows of a matrix that are sampled: about [`SAMPLE`] values.
+fn sampled_rows(rows: usize, cols: usize) -> impl Iterator<Item = usize> {
+    let step = (rows * cols / SAMPLE).max(1);
+    (0..rows).step_by(step)
 }
 
 fn write(out: &mut dyn Write, bytes: &[u8]) -> Result<(), Error> {
