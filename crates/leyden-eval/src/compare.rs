@@ -1,21 +1,21 @@
-//! One row of logits beside the reference's at the same place.
+//! A row of logits compared with the reference's at the same position.
 //!
-//! The reference's are log probabilities in 16 bits, as llama-perplexity stores them: of the range from the least, but no less
-//! than 16 below the best, to the best, in 65535 steps. A row is a scale, the least log probability, and a value for each token
-//! of the vocabulary. Sums of probabilities are in f64 and single values in f32, as there.
+//! The reference's rows are log probabilities in 16 bits, in llama-perplexity's format: 65535 steps from the smallest
+//! value, but at most 16 below the largest, to the largest. A row is a scale, the smallest log probability, and a
+//! value for each token of the vocabulary. As there, sums of probabilities are in f64 and single values in f32.
 
-/// Logits further below the best are as this one.
+/// Range below the largest logit; smaller logits are clipped to it.
 const RANGE: f32 = 16.0;
-/// 16-bit values in front of a row's: two floats.
+/// Number of 16-bit values in a row's header: two floats.
 const HEAD: usize = 4;
 
-/// 16-bit values of a row.
+/// Returns the number of 16-bit values in a row.
 #[must_use]
 pub fn row_len(vocabulary: usize) -> usize {
     vocabulary.next_multiple_of(2) + HEAD
 }
 
-/// A row of a reference.
+/// A row of the reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     scale: f32,
@@ -24,13 +24,13 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The row in `values`, of [`row_len`]; `None` if its numbers cannot be log probabilities.
+    /// Parses a row of length [`row_len`]; `None` if its numbers cannot be log probabilities.
     #[must_use]
     pub fn new(values: &'a [u16], vocabulary: usize) -> Option<Row<'a>> {
         let (head, values) = values.split_at_checked(HEAD)?;
         let float = |low: u16, high: u16| f32::from_bits(u32::from(low) | u32::from(high) << 16);
         let (scale, least) = (float(head[0], head[1]), float(head[2], head[3]));
-        // No probability is above 1, but for what rounding adds.
+        // No probability exceeds 1, except by rounding.
         let highest = scale * f32::from(u16::MAX) + least;
         let sane = scale.is_finite() && scale >= 0.0 && least.is_finite() && least <= 0.0 && highest <= 1e-2;
         Some(Row { scale, least, values: values.get(..vocabulary).filter(|_| sane)? })
@@ -41,7 +41,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The best logit, its token, and the logarithm of the sum of exponentials relative to it.
+/// Returns the largest logit, its token, and the logarithm of the sum of exponentials relative to it.
 fn peak(logits: &[f32]) -> (f32, usize, f32) {
     let (mut best, mut at) = (f32::NEG_INFINITY, 0);
     for (i, &logit) in logits.iter().enumerate() {
@@ -53,7 +53,7 @@ fn peak(logits: &[f32]) -> (f32, usize, f32) {
     (best, at, sum.ln() as f32)
 }
 
-/// Logits as a reference keeps them, into `out` of [`row_len`].
+/// Encodes logits in the reference's format into `out`, of length [`row_len`].
 ///
 /// # Panics
 /// If `out` has another length.
@@ -70,31 +70,31 @@ pub fn encode(logits: &[f32], out: &mut [u16]) {
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     let (values, rest) = out[HEAD..].split_at_mut(logits.len());
     for (value, logit) in values.iter_mut().zip(logits) {
-        // Within 0 and 65535 up to rounding, which the conversion clamps.
+        // Between 0 and 65535 up to rounding; the conversion clamps.
         *value = (inverse * (logit - least)).round_ties_even() as u16;
     }
     rest.fill(0);
 }
 
-/// What one row says beside the reference's.
+/// Result of comparing one row with the reference's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
-    /// Negative log likelihood of the token that follows.
+    /// Negative log likelihood of the next token.
     pub nll: f32,
-    /// The reference's.
+    /// Negative log likelihood of the next token under the reference.
     pub nll_reference: f32,
     /// KL divergence from the reference.
     pub kld: f64,
-    /// Difference of the probabilities of the token that follows.
+    /// Difference of the next token's probabilities.
     pub p_diff: f32,
-    /// Whether both find the same token the best.
+    /// True if both have the same most probable token.
     pub same_top: bool,
 }
 
-/// Compares logits with the reference's at a place that `token` follows.
+/// Compares logits with the reference's at a position whose next token is `token`.
 ///
 /// # Panics
-/// If `token` is outside the vocabulary, or the row has another.
+/// `token` is outside the vocabulary, or the row has another vocabulary.
 #[must_use]
 pub fn compare(logits: &[f32], reference: &Row<'_>, token: usize) -> Compared {
     assert_eq!(logits.len(), reference.values.len(), "one vocabulary");
@@ -126,7 +126,7 @@ mod tests {
         out
     }
 
-    /// Beside a plain computation in f64.
+    /// Compares with a plain computation in f64.
     #[test]
     fn compare_is_the_definition() {
         let p: Vec<f32> = (0..50).map(|i| (i as f32 * 0.7).sin() * 6.0).collect();
@@ -139,7 +139,7 @@ mod tests {
         let want: f64 = lp.iter().zip(&lq).map(|(p, q)| p.exp() * (p - q)).sum();
         let rows = row(&p);
         let got = compare(&q, &Row::new(&rows, 50).unwrap(), 7);
-        // A log probability is off by at most half a step of 16 / 65535.
+        // The error of a log probability is at most half a step of 16 / 65535.
         assert!((got.kld - want).abs() < 1.3e-4, "{} {want}", got.kld);
         assert!((f64::from(got.nll) + lq[7]).abs() < 1e-5);
         assert!((f64::from(got.nll_reference) + lp[7]).abs() < 2e-4);
@@ -157,7 +157,7 @@ mod tests {
         );
         (rows[0], rows[1]) = (0, 0x7fc0);
         assert!(Row::new(&rows, 3).is_none(), "a scale that is no number");
-        // All alike: a scale of zero.
+        // Equal logits have a scale of zero.
         let flat = row(&[2.0; 4]);
         assert_eq!(Row::new(&flat, 4).unwrap().logprob(1), -(4.0_f32.ln()));
     }

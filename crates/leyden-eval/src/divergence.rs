@@ -1,4 +1,4 @@
-//! How far a model's predictions are from a reference's.
+//! Divergence of a model's predictions from a reference's.
 
 use crate::compare::{Compared, Row, compare, row_len};
 use crate::error::Error;
@@ -8,51 +8,52 @@ use crate::{Watch, tell};
 use leyden::{LogitsReader, Model};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A figure and how sure it is.
+/// A figure with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The figure.
+    /// Value.
     pub value: f64,
-    /// Its standard error, tokens taken as independent: llama-perplexity's.
+    /// Standard error with tokens taken as independent, as in llama-perplexity.
     pub error: f64,
-    /// 95 % interval, windows drawn again with replacement.
+    /// 95 % interval, from a bootstrap over windows.
     pub interval: (f64, f64),
 }
 
-/// What a comparison with a reference shows. Formulas and names are llama-perplexity's.
+/// Result of a comparison with a reference. Formulas and names are llama-perplexity's.
 #[derive(Clone, Debug)]
 pub struct Divergence {
-    /// Tokens that were predicted.
+    /// Number of predicted tokens.
     pub tokens: usize,
-    /// Windows.
+    /// Number of windows.
     pub windows: usize,
     /// Perplexity of the model.
     pub perplexity: Estimate,
     /// Perplexity of the reference.
     pub perplexity_reference: Estimate,
-    /// The one divided by the other.
+    /// Perplexity of the model divided by that of the reference.
     pub perplexity_ratio: Estimate,
     /// Mean KL divergence.
     pub kld: Estimate,
-    /// Shares and the KL divergences below which so many tokens are.
+    /// Percentiles of the KL divergence: share of tokens, and the value that they do not exceed.
     pub kld_percentiles: Vec<(f64, f64)>,
-    /// Shares and the differences of the following token's probability below which so many are.
+    /// Percentiles of the difference of the next token's probability.
     pub p_diff_percentiles: Vec<(f64, f64)>,
-    /// Mean difference of the following token's probability.
+    /// Mean difference of the next token's probability.
     pub p_diff: Estimate,
-    /// Root of the mean square of these differences.
+    /// Root mean square of these differences.
     pub p_diff_rms: Estimate,
-    /// Share of tokens at which both find the same one the best.
+    /// Share of positions at which both have the same most probable token.
     pub same_top: Estimate,
 }
 
-/// Shares that percentiles are told of; 0 and 1 are the extremes.
+/// Shares for which percentiles are reported; 0 and 1 are the extremes.
 const SHARES: [f64; 11] = [0.0, 0.001, 0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-/// Compares a model with a reference on windows. Of a file, these are its own ([`Windows::of_file`]).
+/// Compares a model with a reference on windows. If the reference is a file, `windows` are its own
+/// ([`Windows::of_file`]).
 ///
 /// # Errors
-/// A model failed, a file cannot be read, the vocabularies differ, or `watch` said stop.
+/// A model failed, a file cannot be read, the vocabularies differ, or `watch` asked to stop.
 pub fn divergence(
     model: &Model,
     windows: &Windows,
@@ -76,7 +77,7 @@ pub fn divergence(
         let (places, of, vocabulary) = (Arc::clone(&made), Arc::clone(&texts), header.vocabulary);
         let read = move |text: usize, position: usize, logits: &[f32]| {
             let row = position - first;
-            // Behind the window's last token stands none.
+            // The window's last token has no next token.
             if let Some(token) = of[text].get(position + 1).filter(|_| row < rows)
                 && let Some(base) = Row::new(&base[text][row * length..][..length], vocabulary)
             {
@@ -99,7 +100,7 @@ pub fn divergence(
     Ok(summary(&all, rows, run.seed))
 }
 
-/// What single tokens amount to; `rows` of them are a window.
+/// Summarises the comparisons of all tokens; `rows` of them are a window.
 fn summary(all: &[Compared], rows: usize, seed: u64) -> Divergence {
     let estimate = |value: &dyn Fn(&Compared) -> f64| {
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -111,7 +112,7 @@ fn summary(all: &[Compared], rows: usize, seed: u64) -> Divergence {
             all.chunks(rows).map(|window| (window.iter().map(value).sum(), window.len())).collect();
         Estimate { value: value_, error, interval: bootstrap_of_groups(&groups, seed) }
     };
-    // Of a function of a mean, the error is its slope times that of the mean.
+    // The error of a function of a mean is its derivative times the error of the mean.
     let exp = |e: Estimate| {
         let value = e.value.exp();
         Estimate { value, error: value * e.error, interval: (e.interval.0.exp(), e.interval.1.exp()) }
@@ -136,7 +137,7 @@ fn summary(all: &[Compared], rows: usize, seed: u64) -> Divergence {
         windows: all.len() / rows,
         perplexity: exp(estimate(&nll)),
         perplexity_reference: exp(estimate(&base)),
-        // The mean of the differences is the difference of the means, and its error takes in their covariance.
+        // The mean of the differences is the difference of the means, and its error includes their covariance.
         perplexity_ratio: exp(estimate(&|c| nll(c) - base(c))),
         kld: estimate(&|c| c.kld),
         kld_percentiles: percentiles(&|c| c.kld),

@@ -1,45 +1,45 @@
-//! Errors: which file, and what is wrong with it.
+//! Errors: the file, and what is wrong with it.
 
 use leyden::Model;
 use std::fmt::Display;
 use std::path::Path;
 
-/// Why an evaluation failed.
+/// Error of an evaluation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The model cannot be run.
     #[error("{0}")]
     Model(#[from] leyden::Error),
-    /// A file cannot be read or written, or does not hold what it should.
+    /// A file cannot be read or written, or its contents are not valid.
     #[error("{file}: {what}")]
     File {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// A file of rows cannot be read or written.
+    /// A file of questions cannot be read or written.
     #[error("{0}")]
     RowFile(#[from] leyden_rows::Error),
-    /// No row of a file is a question.
+    /// No row of a file can be parsed as a question.
     #[error("{0}")]
     Rows(String),
-    /// What was asked makes no sense.
+    /// The request is not valid.
     #[error("{0}")]
     Usage(String),
-    /// Whoever watched the progress said stop.
+    /// The caller's `watch` asked to stop.
     #[error("stopped")]
     Stopped,
 }
 
 impl Error {
-    /// A model's logits are not numbers.
+    /// Returns the error of a model whose logits are not finite.
     pub(crate) fn not_finite(model: &Model) -> Error {
         leyden::Error::NotFinite { file: model.weights().path().display().to_string() }.into()
     }
 
-    /// An error of a file.
+    /// Returns the error of a file.
     pub(crate) fn file(path: &Path, what: impl Display) -> Error {
         Error::File { file: path.display().to_string(), what: what.to_string() }
     }

@@ -1,4 +1,4 @@
-//! What is asked, and what came of it.
+//! Questions and their outcomes.
 
 use fancy_regex::Regex;
 use leyden::Message;
@@ -8,41 +8,41 @@ use serde_json::{Map, Value};
 /// One question.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its name in the data, or its number.
+    /// Name in the data, or number.
     pub id: String,
-    /// What is asked.
+    /// The question.
     pub ask: Ask,
 }
 
-/// What is asked.
+/// Kind of a question.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Ask {
-    /// Which continuation of its context the model finds the most probable.
+    /// The most probable continuation of a context.
     Choices {
         /// Contexts and continuations.
         pairs: Vec<(String, String)>,
-        /// Characters of each choice, by which its log probability is divided for `acc_norm`.
+        /// Number of characters of each choice, by which its log probability is divided for `acc_norm`.
         characters: Vec<usize>,
-        /// The right one.
+        /// Index of the right choice.
         gold: usize,
     },
-    /// An answer in the model's own words, the most probable token at a time.
+    /// A generated answer, with greedy decoding.
     Answer {
-        /// What is asked.
+        /// Prompt.
         prompt: Prompt,
         /// Texts that end the answer.
         stop: Vec<String>,
-        /// The most tokens of it.
+        /// Maximum number of generated tokens.
         max_tokens: usize,
-        /// What makes it right.
+        /// Condition for a right answer.
         check: Check,
     },
-    /// The best label of a text, by a model that classifies.
+    /// The best label of a text, by a classification model.
     Label {
         /// The text.
         text: String,
-        /// The right label.
+        /// Right label.
         label: String,
     },
 }
@@ -50,50 +50,51 @@ pub enum Ask {
 /// A prompt.
 #[derive(Clone, Debug)]
 pub enum Prompt {
-    /// As it is.
+    /// Text, used unchanged.
     Text(String),
-    /// A conversation, for the model's chat template.
+    /// Conversation, formatted with the model's chat template.
     Chat(Vec<Message>),
 }
 
-/// What makes an answer right.
+/// Condition for a right answer.
 #[derive(Clone, Debug)]
 pub enum Check {
-    /// It is one of these, without white space around it.
+    /// Equals one of these, ignoring white space around it.
     Exact(Vec<String>),
-    /// All of these are in it.
+    /// Contains all of these.
     Contains(Vec<String>),
-    /// The pattern is found in it.
+    /// Contains a match of the pattern.
     Regex(Box<Regex>),
-    /// The first JSON object in it has these fields; a dot leads into an object.
+    /// Its first JSON object has these fields; a dot in a name leads into a nested object.
     Json(Map<String, Value>),
-    /// The number of a grade school problem, read as lm-evaluation-harness does: behind `####`, and the last one at all.
+    /// The number that solves a grade school problem, extracted as in lm-evaluation-harness: after `####`, or the
+    /// last number.
     Number(String),
 }
 
-/// What came of a question.
+/// Outcome of a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The question.
+    /// Id of the question.
     pub id: String,
-    /// Whether it was right, by each metric of the task.
+    /// True for each metric of the task by which the answer was right.
     pub hits: Vec<bool>,
     /// Log probabilities of the choices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<f32>,
-    /// The answer.
+    /// Generated answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
 }
 
 impl Check {
-    /// Whether an answer is right, by each of its metrics.
+    /// Returns for each metric whether an answer is right.
     pub(crate) fn hits(&self, answer: &str) -> Vec<bool> {
         let trimmed = answer.trim();
         match self {
             Check::Exact(wanted) => vec![wanted.iter().any(|w| w.trim() == trimmed)],
             Check::Contains(wanted) => vec![wanted.iter().all(|w| answer.contains(w))],
-            // A pattern that is given up on has not been found.
+            // A pattern whose search exceeds the limits counts as not found.
             Check::Regex(regex) => vec![regex.is_match(answer).unwrap_or(false)],
             Check::Json(wanted) => vec![has_fields(answer, wanted)],
             Check::Number(wanted) => {
@@ -119,14 +120,14 @@ fn has_fields(answer: &str, wanted: &Map<String, Value>) -> bool {
     })
 }
 
-/// A number as it is compared: what stands before `#### `, commas, dollar signs, and a full stop at the end are nothing.
+/// Normalises a number for comparison: removes text up to `#### `, commas, dollar signs, and a final full stop.
 fn plain(text: &str) -> String {
     let text = text.rfind("#### ").map_or(text, |at| &text[at + 5..]);
     let kept: String = text.chars().filter(|c| !matches!(c, ',' | '$')).collect();
     kept.strip_suffix('.').unwrap_or(&kept).to_lowercase()
 }
 
-/// The number behind the first `#### `: `#### (\-?[0-9\.\,]+)`.
+/// Returns the number after the first `#### `: `#### (\-?[0-9\.\,]+)`.
 fn behind_marks(text: &str) -> Option<String> {
     text.match_indices("#### ").find_map(|(at, mark)| {
         let rest = &text[at + mark.len()..];
@@ -136,7 +137,7 @@ fn behind_marks(text: &str) -> Option<String> {
     })
 }
 
-/// The last match of `(-?[$0-9.,]{2,})|(-?[0-9]+)`.
+/// Returns the last match of `(-?[$0-9.,]{2,})|(-?[0-9]+)`.
 fn last_number(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let (mut at, mut last) = (0, None);
@@ -149,7 +150,7 @@ fn last_number(text: &str) -> Option<String> {
         let length = if wide >= 2 { wide } else { digits };
         at = if length > 0 { first + length } else { start + 1 };
         if length > 0 {
-            // All of it is ASCII.
+            // The match is ASCII.
             last = Some(String::from_utf8_lossy(&bytes[start..at]).into_owned());
         }
     }
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(fields.hits("{\"a\": {"), [false]);
     }
 
-    /// By the patterns of lm-evaluation-harness's `gsm8k.yaml` in Python.
+    /// Compares with the patterns of lm-evaluation-harness's `gsm8k.yaml` in Python.
     #[test]
     fn numbers_are_the_harnesss() {
         let check = Check::Number("1,018".to_owned());

@@ -1,11 +1,11 @@
-//! How good a model is, and how sure one can be of it.
+//! Evaluation of models: perplexity, divergence and tasks, with confidence intervals.
 //!
-//! - [`perplexity`] and [`divergence`] over [`Windows`] of a text, with llama-perplexity's formulas; [`LogitsFile`] is its
-//!   file of a model's log probabilities.
-//! - [`Suite`]: the questions of a [`Task`] that is known by name, scored as lm-evaluation-harness does, or of the user's own
-//!   file; [`State`] keeps what was found so far.
-//! - [`Page`]: all of it as one HTML page.
-//! - [`stats`]: intervals, and tests of pairs.
+//! - [`perplexity`] and [`divergence`] over [`Windows`] of a text, with llama-perplexity's formulas; [`LogitsFile`]
+//!   is its file format for a model's log probabilities.
+//! - [`Suite`]: the questions of a [`Task`] with a known name, scored as in lm-evaluation-harness, or of the user's
+//!   own file; [`State`] keeps the outcomes so far.
+//! - [`Page`]: the results as one HTML page.
+//! - [`stats`]: intervals, and tests of paired outcomes.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -36,18 +36,18 @@ pub use windows::{Perplexity, Reference, Run, Windows, perplexity, save_logits};
 
 use std::ops::ControlFlow;
 
-/// How far an evaluation is: what is done of what is to do, and what it looks like so far.
+/// Progress of an evaluation, with a preliminary result.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
-    /// Windows or questions that are done.
+    /// Number of windows or questions that are done.
     pub done: usize,
-    /// All of them.
+    /// Number of all windows or questions.
     pub all: usize,
-    /// What it looks like so far.
+    /// Preliminary result.
     pub so_far: &'a str,
 }
 
-/// Hears how far it is, and may say stop.
+/// Callback that gets the progress and may ask to stop.
 pub type Watch<'a> = dyn FnMut(Progress<'_>) -> ControlFlow<()> + 'a;
 
 pub(crate) fn tell(watch: &mut Watch<'_>, done: usize, all: usize, so_far: &str) -> Result<(), Error> {

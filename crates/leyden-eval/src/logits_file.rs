@@ -1,7 +1,7 @@
 //! [`LogitsFile`]: a model's log probabilities on a text, in llama-perplexity's format (`--kl-divergence-base`).
 //!
-//! `_logits_`, then 32-bit numbers: tokens of a window, tokens of the vocabulary, windows, all tokens; then for each window a
-//! [row](crate::compare) for each token of its second half but the last.
+//! `_logits_`, then 32-bit numbers: tokens per window, vocabulary size, number of windows, all tokens; then for each
+//! window a [row](crate::compare) for each token of its second half but the last.
 
 use crate::compare::row_len;
 use crate::error::Error;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"_logits_";
 
-/// What a file is about.
+/// Header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Tokens of a window.
+    /// Number of tokens per window.
     pub context: usize,
-    /// Tokens of the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub vocabulary: usize,
-    /// The tokens of every window, before the first is replaced by the one that begins texts.
+    /// Tokens of every window, before the first is replaced by the BOS token.
     pub windows: Vec<Vec<u32>>,
 }
 
 impl Header {
-    /// Rows of a window.
+    /// Returns the number of rows per window.
     pub(crate) fn rows(&self) -> usize {
         self.context - 1 - self.context / 2
     }
@@ -39,17 +39,17 @@ pub struct LogitsFile {
 }
 
 impl LogitsFile {
-    /// Whether a file begins as such a file does.
+    /// Returns true if a file begins with the format's magic.
     #[must_use]
     pub fn is_one(path: &Path) -> bool {
         let mut magic = [0; 8];
         File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
     }
 
-    /// Opens a file.
+    /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// It cannot be read, is no such file, or is shorter or longer than it says.
+    /// It cannot be read, is not in this format, or its length does not fit the header.
     pub fn open(path: &Path) -> Result<LogitsFile, Error> {
         let failed = |error: std::io::Error| Error::file(path, format!("cannot read: {error}"));
         let file = File::open(path).map_err(failed)?;
@@ -71,7 +71,7 @@ impl LogitsFile {
                 format!("{windows} windows of {context} tokens, vocabulary {vocabulary}"),
             ));
         }
-        // All below 2^32, so the products fit u128.
+        // All are below 2^32, so the products fit u128.
         let (c, v, w) = (context as u128, vocabulary as u128, windows as u128);
         let wanted = 20 + 4 * c * w + 2 * w * (c - 1 - c / 2) * (v.next_multiple_of(2) + 4);
         if u128::from(length) != wanted {
@@ -91,19 +91,19 @@ impl LogitsFile {
         Ok(LogitsFile { path: path.to_owned(), header: Header { context, vocabulary, windows }, reader })
     }
 
-    /// The file.
+    /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is about.
+    /// Returns the header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The rows of the next window.
+    /// Reads the rows of the next window.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -115,7 +115,7 @@ impl LogitsFile {
     }
 }
 
-/// A file that is written window by window, and appears under its name when it is whole.
+/// A file that is written window by window, and gets its name when it is complete.
 #[derive(Debug)]
 pub struct LogitsWriter {
     path: PathBuf,
@@ -123,7 +123,7 @@ pub struct LogitsWriter {
 }
 
 impl LogitsWriter {
-    /// Begins a file.
+    /// Creates a file and writes its header.
     ///
     /// # Errors
     /// It cannot be written.
@@ -149,7 +149,7 @@ impl LogitsWriter {
         self.out.write_all(bytes).map_err(|error| Error::file(&self.path, format!("cannot write: {error}")))
     }
 
-    /// Adds the rows of the next window.
+    /// Writes the rows of the next window.
     ///
     /// # Errors
     /// It cannot be written.
@@ -158,7 +158,7 @@ impl LogitsWriter {
         self.write(&bytes)
     }
 
-    /// Gives the file its name.
+    /// Completes the file and renames it to its path.
     ///
     /// # Errors
     /// It cannot be written.

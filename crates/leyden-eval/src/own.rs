@@ -1,7 +1,7 @@
-//! The user's own questions: JSON objects, one a line.
+//! The user's own questions: JSON objects, one per line.
 //!
-//! What is asked stands in `prompt`, or in `messages` for the chat template; what is right in one of `exact`, `contains`,
-//! `regex`, `json`, or in `choices` and `answer`; or there are a `text` and its `label`.
+//! The question is in `prompt`, or in `messages` for the chat template; the right answer in one of `exact`,
+//! `contains`, `regex`, `json`, or in `choices` and `answer`; or the row has a `text` and its `label`.
 
 use crate::item::{Ask, Check, Item, Prompt};
 use crate::task::continuations;
@@ -9,10 +9,10 @@ use fancy_regex::Regex;
 use leyden::Message;
 use serde_json::{Map, Value};
 
-/// Tokens of an answer unless the line says otherwise.
+/// Default maximum number of tokens of an answer.
 const MAX_TOKENS: usize = 256;
 
-/// The names that a line may have.
+/// Field names that a line may have.
 const KNOWN: &[&str] = &[
     "id",
     "prompt",
@@ -29,11 +29,11 @@ const KNOWN: &[&str] = &[
     "stop",
 ];
 
-/// Makes a question of a row. The row of a table may have other fields; elsewhere an unknown field is an error, as it may be a
-/// misspelt one.
+/// Parses a row as a question. A table may have other columns; elsewhere an unknown field is an error, since it may
+/// be misspelt.
 ///
 /// # Errors
-/// The reason why it is no question.
+/// The reason why the row is not a question.
 pub(crate) fn item(number: usize, value: &Value, table: bool) -> Result<Item, String> {
     let object = value.as_object().ok_or("want a JSON object")?;
     if let Some(key) = object.keys().find(|key| !table && !KNOWN.contains(&&key[..])) {
@@ -115,7 +115,7 @@ fn ask(object: &Map<String, Value>) -> Result<Ask, String> {
     Ok(Ask::Answer { prompt, stop, max_tokens, check })
 }
 
-/// A text, or a list of them.
+/// Reads a text, or a list of texts.
 fn texts(key: &str, value: &Value) -> Result<Vec<String>, String> {
     let wrong = || format!("{key}: want a text, or a list of texts");
     match value {
@@ -153,7 +153,7 @@ mod tests {
             assert!(told.contains(words), "{line}: {told}");
         }
         assert!(item(1, &json!({"prompt": "p", "exact": "a", "source": "x"}), true).is_ok());
-        // Choices are continuations as they are given.
+        // Choices are continuations, used unchanged.
         let own = item(1, &json!({"prompt": "是", "choices": ["巴黎", " b"], "answer": "1"}), true).unwrap();
         let Ask::Choices { pairs, characters, gold } = own.ask else { panic!("choices") };
         let given = ["巴黎", " b"].map(|text| ("是".to_owned(), text.to_owned()));

@@ -1,4 +1,4 @@
-//! [`Page`]: an evaluation as one HTML page that needs nothing else: styles and drawings are in it, and no script.
+//! [`Page`]: an evaluation as one self-contained HTML page with inline styles and drawings and without scripts.
 
 use crate::error::Error;
 use crate::verdict::Verdict;
@@ -9,44 +9,44 @@ use std::path::Path;
 /// A figure with its interval, drawn as a bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it is.
+    /// Label.
     pub label: String,
-    /// A share between 0 and 1.
+    /// Value, a share from 0 to 1.
     pub value: f64,
-    /// Its 95 % interval.
+    /// 95 % interval.
     pub interval: (f64, f64),
-    /// Whether it is the reference's.
+    /// True if it is the reference's figure.
     pub reference: bool,
 }
 
 /// A curve over shares.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// Shares and values, ascending.
+    /// Points `(share, value)`, ascending.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What a page shows.
+/// Contents of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Its heading.
+    /// Heading.
     pub title: String,
-    /// What was measured: labels and texts.
+    /// Facts about the measurement: labels and texts.
     pub facts: Vec<(String, String)>,
-    /// The verdict, if one was asked for, with its words.
+    /// Verdict and its text, if one was asked for.
     pub verdict: Option<(Verdict, String)>,
-    /// The heading of the bars, and they.
+    /// Bars.
     pub bars: Vec<Bar>,
     /// Curves.
     pub curves: Vec<Curve>,
-    /// The head of a table and its rows; what is a number stands right.
+    /// Table rows, the first of which is the header; numbers are aligned right.
     pub table: Vec<Vec<String>>,
 }
 
 impl Page {
-    /// The page.
+    /// Returns the HTML.
     #[must_use]
     pub fn html(&self) -> String {
         let title = escape(&self.title);
@@ -74,7 +74,7 @@ impl Page {
         html
     }
 
-    /// Writes the page; under the name there is the whole page or what was there before.
+    /// Writes the page; `path` is the complete new page or the file that was there before.
     ///
     /// # Errors
     /// It cannot be written.
@@ -84,8 +84,9 @@ impl Page {
     }
 
     fn bars(&self, html: &mut String) {
-        /// Height of a bar with the space below it, and where bars begin and end.
+        /// Height of a bar with the space below it.
         const ROW: f64 = 26.0;
+        /// Left end of bars, and right end of a bar for 100 %.
         const LEFT: f64 = 200.0;
         const RIGHT: f64 = 690.0;
         if self.bars.is_empty() {
@@ -135,7 +136,7 @@ impl Page {
 
     fn table(&self, html: &mut String) {
         let Some((head, rows)) = self.table.split_first() else { return };
-        // A column of numbers stands right, with its head.
+        // A column of numbers is aligned right, with its header.
         let number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+'));
         let numbers: Vec<bool> = rows.first().unwrap_or(head).iter().map(number).collect();
         let row = |html: &mut String, cells: &[String], tag: &str| {
@@ -156,7 +157,7 @@ impl Page {
 
 impl Curve {
     fn draw(&self, html: &mut String) {
-        /// Where the drawing lies.
+        /// Edges of the drawing area.
         const LEFT: f64 = 64.0;
         const RIGHT: f64 = 450.0;
         const TOP: f64 = 10.0;
@@ -202,7 +203,7 @@ impl Curve {
     }
 }
 
-/// Writing to a string never fails.
+/// Appends formatted text; writing to a string never fails.
 fn put(html: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = html.write_fmt(text);
 }

@@ -1,4 +1,4 @@
-//! [`State`]: what an evaluation has found so far, in a file, so that it can go on where it was cut off.
+//! [`State`]: the outcomes of an evaluation so far, in a file from which it can be resumed.
 
 use crate::error::Error;
 use crate::item::Outcome;
@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// Outcomes by what was asked: the model or the reference, and the task.
+/// Outcomes by the model (tested or reference) and the task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// What was asked of which model; a state of another evaluation is refused.
+    /// Description of the models and tasks; the state of another evaluation is refused.
     pub of: Vec<String>,
-    /// The outcomes in order.
+    /// Outcomes in the order of the questions.
     pub outcomes: BTreeMap<String, Vec<Outcome>>,
 }
 
 impl State {
-    /// The state in a file; one without outcomes where there is none.
+    /// Reads the state from a file; returns an empty one if there is no file.
     ///
     /// # Errors
-    /// The file cannot be read, is no regular file (the opening of a FIFO would wait), or is of another evaluation.
+    /// The file cannot be read, is not a regular file (opening a FIFO would wait), or belongs to another evaluation.
     pub fn open(path: &Path, of: Vec<String>) -> Result<State, Error> {
         leyden_files::check(path, OutputOptions::new().files_only())
             .map_err(|error| Error::file(path, format!("cannot write: {error}")))?;
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// Writes it: under the name there is the whole state or the one before.
+    /// Writes the state; `path` is the complete new state or the previous one.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -57,10 +57,10 @@ impl State {
     }
 }
 
-/// A file or folder as it is now: its path, size and time of change.
+/// Returns a description of a file or folder as it is now: its path, size and modification time.
 ///
 /// # Errors
-/// There is none.
+/// The file does not exist.
 pub fn fingerprint(path: &Path) -> Result<String, Error> {
     let path = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
     let of = if path.is_dir() { path.join("config.json") } else { path.clone() };

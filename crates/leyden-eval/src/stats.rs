@@ -1,8 +1,8 @@
-//! How sure one can be: intervals and tests.
+//! Confidence intervals and significance tests.
 //!
-//! Everything random is drawn from a seed, so that the same results give the same intervals.
+//! All random numbers are drawn from a seed, so that the same results give the same intervals.
 
-/// A generator of the SplitMix family (Steele et al., 2014): its n-th number follows from seed and n.
+/// A SplitMix generator (Steele et al., 2014): its n-th number follows from seed and n.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `n`, which is not 0.
+    /// Returns a number below `n`, which must not be 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
@@ -28,10 +28,10 @@ impl Random {
 /// Standard normal quantile for 95 %.
 const Z95: f64 = 1.959_963_984_540_054;
 
-/// Resamples of a bootstrap: the ends of its interval move by a twentieth of its width from seed to seed.
+/// Number of bootstrap resamples: the ends of an interval vary by a twentieth of its width between seeds.
 const RESAMPLES: usize = 2000;
 
-/// Mean and its standard error, as llama-perplexity has them: none for ten values or fewer.
+/// Returns the mean and its standard error, as llama-perplexity computes them: none for ten values or fewer.
 #[must_use]
 pub fn mean_and_error(sum: f64, squares: f64, count: usize) -> (f64, f64) {
     if count == 0 {
@@ -43,7 +43,7 @@ pub fn mean_and_error(sum: f64, squares: f64, count: usize) -> (f64, f64) {
     (mean, if variance > 0.0 && count > 10 { (variance / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-/// Value at a share of sorted values, between neighbours where it falls between.
+/// Returns the value at a share of sorted values, interpolated between neighbours.
 #[must_use]
 pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
@@ -53,7 +53,8 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     (1.0 - part) * sorted[below] + part * sorted[(below + 1).min(last)]
 }
 
-/// 95 % interval of a share (Wilson, 1927): never outside 0 and 1, and right for few and for extreme shares too.
+/// Returns the 95 % interval of a share (Wilson, 1927): never outside 0 and 1, and valid for few and for extreme
+/// shares too.
 ///
 /// ```
 /// let (low, high) = leyden_eval::stats::wilson(8, 10);
@@ -71,8 +72,8 @@ pub fn wilson(hits: usize, count: usize) -> (f64, f64) {
     (((centre - half) / scale).max(0.0), ((centre + half) / scale).min(1.0))
 }
 
-/// 95 % interval of the mean of sums over groups of values, by drawing groups again with replacement (Efron, 1979). Values
-/// of a window of text depend on each other, so the window is drawn and not its tokens.
+/// Returns the 95 % interval of the mean of sums over groups of values, by a bootstrap over groups (Efron, 1979).
+/// Values of a window of text depend on each other, so windows are resampled and not their tokens.
 #[must_use]
 pub fn bootstrap_of_groups(groups: &[(f64, usize)], seed: u64) -> (f64, f64) {
     if groups.is_empty() {
@@ -93,15 +94,15 @@ pub fn bootstrap_of_groups(groups: &[(f64, usize)], seed: u64) -> (f64, f64) {
     (percentile(&means, 0.025), percentile(&means, 0.975))
 }
 
-/// 95 % interval of a mean, by drawing values again with replacement.
+/// Returns the 95 % interval of a mean, by a bootstrap over values.
 #[must_use]
 pub fn bootstrap(values: &[f64], seed: u64) -> (f64, f64) {
     let groups: Vec<(f64, usize)> = values.iter().map(|v| (*v, 1)).collect();
     bootstrap_of_groups(&groups, seed)
 }
 
-/// How probable it is that two models that are equally good differ at least as much: the exact test of McNemar (1947) on
-/// the items that one alone has right.
+/// Returns the p-value for two equally good models to differ at least as much: the exact test of McNemar (1947) on
+/// the items that only one of them has right.
 ///
 /// ```
 /// assert!((leyden_eval::stats::mcnemar(2, 10) - 0.03857).abs() < 1e-5);
@@ -112,7 +113,7 @@ pub fn mcnemar(only_first: usize, only_second: usize) -> f64 {
     if n == 0 {
         return 1.0;
     }
-    // The sum of C(n, i) / 2^n up to the smaller one, in logarithms so that large n do not overflow.
+    // The sum of C(n, i) / 2^n up to the smaller count, in logarithms so that large n do not overflow.
     let mut log_term = -(n as f64) * std::f64::consts::LN_2;
     let mut sum = log_term.exp();
     for i in 1..=only_first.min(only_second) {
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn intervals_cover_what_they_should() {
-        // Of samples of a known mean about 95 % of the intervals hold it.
+        // About 95 % of the intervals of samples with a known mean contain it.
         let mut random = Random::new(7);
         let mut held = 0;
         for run in 0..200 {

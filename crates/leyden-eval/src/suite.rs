@@ -1,4 +1,4 @@
-//! [`Suite`]: the questions of one task or file, asked of a model in groups that are computed together.
+//! [`Suite`]: the questions of one task or file, asked in batches.
 
 use crate::error::Error;
 use crate::item::{Ask, Item, Outcome, Prompt};
@@ -10,80 +10,80 @@ use leyden_rows::{Format, Reader, Row};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Questions that are asked together; results are kept after each such group.
+/// Number of questions in a batch; results are saved after each batch.
 const TOGETHER: usize = 32;
-/// Tokens that texts computed together can hold at least.
+/// Minimum number of tokens in the cache of a batch.
 const CACHE_TOKENS: usize = 8192;
 
-/// Questions of one kind.
+/// Questions of one task or file.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// The task, or the file.
+    /// Name of the task, or of the file.
     pub name: String,
-    /// What is counted of each question.
+    /// Metrics by which each question is scored.
     pub metrics: Vec<&'static str>,
-    /// The questions.
+    /// Questions.
     pub items: Vec<Item>,
-    /// The row of each question, as it stands in the file.
+    /// Fields of each question's row, as in the file.
     pub rows: Vec<Map<String, Value>>,
-    /// Rows of which no question can be made.
+    /// Rows that cannot be parsed as questions.
     pub bad: Vec<BadRow>,
 }
 
-/// A row of which no question can be made.
+/// A row that cannot be parsed as a question.
 #[derive(Clone, Debug)]
 pub struct BadRow {
-    /// Its fields.
+    /// Fields of the row.
     pub row: Map<String, Value>,
-    /// Its file and place, and the reason.
+    /// File, position and reason.
     pub reason: String,
 }
 
-/// The rows of a file of questions.
+/// Options for reading a file of questions.
 #[derive(Clone, Debug, Default)]
 pub struct Source<'a> {
-    /// The format, where the ending of the name does not tell it.
+    /// Format, if the extension of the file's name does not give it.
     pub format: Option<Format>,
-    /// The column of the text or prompt, where it is neither `text` nor `prompt`.
+    /// Column of the text or prompt, if it is neither `text` nor `prompt`.
     pub column: Option<&'a str>,
-    /// The most rows that are read.
+    /// Maximum number of rows to read.
     pub limit: Option<usize>,
 }
 
-/// How many items were right.
+/// Share of right answers by one metric.
 #[derive(Clone, Debug)]
 pub struct Score {
-    /// What was counted.
+    /// Name of the metric.
     pub metric: &'static str,
-    /// Right ones.
+    /// Number of right answers.
     pub hits: usize,
-    /// All.
+    /// Number of questions.
     pub items: usize,
-    /// Their share, with its 95 % interval (Wilson).
+    /// Share of right answers.
     pub value: f64,
-    /// The interval.
+    /// 95 % interval of the share (Wilson).
     pub interval: (f64, f64),
 }
 
-/// Two models on the same items.
+/// Comparison of two models on the same questions.
 #[derive(Clone, Copy, Debug)]
 pub struct Paired {
-    /// Items that the model alone has right, and those that the reference alone has.
+    /// Numbers of questions that only the model, and only the reference, answered right.
     pub only: (usize, usize),
     /// Difference of the shares.
     pub difference: f64,
-    /// Its 95 % interval, items drawn again.
+    /// 95 % interval of the difference, from a bootstrap over questions.
     pub interval: (f64, f64),
-    /// How probable such a difference is of models that are equally good (McNemar, exact).
+    /// p-value of such a difference between equally good models (McNemar, exact).
     pub p: f64,
 }
 
 impl Suite {
-    /// A task's questions, from a file of its data as it is published. The first `shots` rows of the file of examples stand before
-    /// each question.
+    /// Reads a task's questions from a file of its published data. The first `shots` rows of the examples' file
+    /// precede each question.
     ///
     /// # Errors
-    /// A file cannot be read, has no question, or an example lacks something.
+    /// A file cannot be read, has no question, or an example lacks a field.
     pub fn of_task(
         task: &Task,
         path: &Path,
@@ -116,7 +116,7 @@ impl Suite {
         })
     }
 
-    /// The user's own questions.
+    /// Reads the user's own questions.
     ///
     /// # Errors
     /// The file cannot be read, or has no question.
@@ -160,11 +160,11 @@ impl Suite {
         }
     }
 
-    /// Asks those questions whose outcomes are not in `outcomes` yet, which grow in order. After each group `keep` gets
-    /// all of them.
+    /// Asks the questions whose outcomes are not in `outcomes` yet, and appends theirs in order. After each batch
+    /// `keep` gets all outcomes.
     ///
     /// # Errors
-    /// The model failed, `keep` did, or `watch` said stop.
+    /// The model or `keep` failed, or `watch` asked to stop.
     pub fn run(
         &self,
         model: &Model,
@@ -180,7 +180,7 @@ impl Suite {
         let mut asker = Asker { model, kv_type, batch: None };
         let left = self.items.get(outcomes.len()..).unwrap_or_default();
         for group in left.chunks(TOGETHER) {
-            // Questions of one kind go together.
+            // Questions of one kind are computed together.
             for run in group.chunk_by(|a, b| same_kind(&a.ask, &b.ask)) {
                 outcomes.extend(asker.ask(run)?);
             }
@@ -192,7 +192,7 @@ impl Suite {
         Ok(())
     }
 
-    /// What the outcomes amount to, by each metric.
+    /// Computes the score of the outcomes by each metric.
     #[must_use]
     pub fn scores(&self, outcomes: &[Outcome]) -> Vec<Score> {
         let score = |(i, metric): (usize, &&'static str)| {
@@ -209,7 +209,7 @@ impl Suite {
         self.metrics.iter().enumerate().map(score).collect()
     }
 
-    /// How a model's outcomes differ from a reference's by each metric.
+    /// Compares a model's outcomes with a reference's by each metric.
     #[must_use]
     pub fn paired(&self, outcomes: &[Outcome], reference: &[Outcome], seed: u64) -> Vec<Paired> {
         let of = |i: usize| {
@@ -230,13 +230,13 @@ impl Suite {
     }
 }
 
-/// `true` for a format whose cells are texts.
+/// Returns true for a format whose cells are texts.
 fn is_table(path: &Path, source: &Source<'_>) -> bool {
     let format = source.format.or_else(|| Format::of_path(path).ok());
     matches!(format, Some(Format::Csv | Format::Tsv | Format::Parquet))
 }
 
-/// Goes over the rows of a file: the number from 0, the fields as an object or the reason why there are none, and the row.
+/// Calls a function for each row of a file: its number from 0, its fields as an object or the error, and the row.
 fn each_row(
     path: &Path,
     source: &Source<'_>,
@@ -255,11 +255,11 @@ fn each_row(
     Ok(())
 }
 
-/// Fields of tables in which a list or object stands as JSON.
+/// Columns of tables that may contain a list or object as JSON.
 const STRUCTURED: &[&str] = &["choices", "exact", "contains", "stop", "messages", "json", "endings"];
 
-/// The fields of a row as an object. Of a table, empty cells are left out and cells with lists or objects are parsed; `column` becomes
-/// `text` beside a label, and `prompt` elsewhere.
+/// Returns the fields of a row as an object. In a table, empty cells are left out and cells with lists or objects are
+/// parsed; `column` becomes `text` if there is a label, and else `prompt`.
 fn fields(row: &Row, table: bool, column: Option<&str>) -> Value {
     let mut object = Map::new();
     for (name, value) in &row.fields {
@@ -296,7 +296,7 @@ fn same_kind(a: &Ask, b: &Ask) -> bool {
 struct Asker<'m> {
     model: &'m Model,
     kv_type: KvType,
-    /// With the longest text that it takes.
+    /// Batch, and the length of the longest text that it accepts.
     batch: Option<(Batch, usize)>,
 }
 
@@ -310,7 +310,7 @@ impl Asker<'_> {
         }
     }
 
-    /// An engine for texts of so many tokens.
+    /// Returns a batch for texts of this many tokens.
     fn batch(&mut self, longest: usize) -> Result<&mut Batch, Error> {
         let most = self.model.config().context;
         let context = longest.min(most).next_multiple_of(512).min(most);
@@ -336,13 +336,14 @@ impl Asker<'_> {
         for item in items {
             let Ask::Choices { pairs, .. } = &item.ask else { continue };
             for (before, behind) in pairs {
-                // Spaces at the end belong to what follows them.
+                // Spaces at the end belong to the continuation.
                 let cut = before.trim_end();
                 let whole = self.model.tokenize(&format!("{before}{behind}"))?;
-                // A choice without a blank before it may change the last token of the context, which then is part of the choice.
+                // A choice without a blank before it may change the last token of the context, which then counts as
+                // part of the choice.
                 let context_ids = self.model.tokenize(cut)?;
                 let known = context_ids.iter().zip(&whole).take_while(|(a, b)| a == b).count();
-                // What is too long loses its beginning.
+                // Texts that are too long lose their beginning.
                 let lost = whole.len().saturating_sub(context);
                 if known <= lost || known >= whole.len() {
                     let id = &item.id;
@@ -410,7 +411,7 @@ impl Asker<'_> {
     }
 }
 
-/// The place of the greatest; of equal ones the first.
+/// Returns the index of the largest value; the first of equal ones.
 fn best(values: &[f64]) -> usize {
     let mut at = 0;
     for (i, value) in values.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Tasks that are known by name: how an item of the published data becomes a question.
+//! Tasks with known names: the conversion of published data to questions.
 //!
 //! Prompts and metrics are those of lm-evaluation-harness's tasks of the same names (version 0.4.9 and later).
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 pub struct Task {
     name: &'static str,
     metrics: &'static [&'static str],
-    /// Examples before the question, unless the user says otherwise.
+    /// Default number of examples before the question.
     shots: usize,
     read: fn(&Value) -> Result<Ask, String>,
-    /// What stands before all examples.
+    /// Text before all examples.
     description: fn(&Value) -> String,
 }
 
@@ -32,39 +32,39 @@ static TASKS: [Task; 9] = [
 ];
 
 impl Task {
-    /// Every task.
+    /// Returns every task.
     pub fn all() -> impl ExactSizeIterator<Item = Task> {
         TASKS.iter().copied()
     }
 
-    /// The task of this name.
+    /// Returns the task of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Task> {
         Task::all().find(|task| task.name == name)
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What is counted; the first is the one that verdicts go by.
+    /// Returns the metrics; the first is the one that verdicts use.
     #[must_use]
     pub fn metrics(&self) -> &'static [&'static str] {
         self.metrics
     }
 
-    /// How many examples stand before a question by default.
+    /// Returns the default number of examples before a question.
     #[must_use]
     pub fn shots(&self) -> usize {
         self.shots
     }
 
-    /// Makes a question of an item, behind examples.
+    /// Converts an item to a question, with examples before it.
     ///
     /// # Errors
-    /// What the item lacks.
+    /// Description of what the item lacks.
     pub fn item(&self, number: usize, value: &Value, examples: &str) -> Result<Item, String> {
         let mut ask = (self.read)(value)?;
         let before = format!("{}{examples}", (self.description)(value));
@@ -83,10 +83,10 @@ impl Task {
         Ok(Item { id: id.unwrap_or_else(|| number.to_string()), ask })
     }
 
-    /// An item as an example: the question with its answer.
+    /// Converts an item to an example: the question with its answer.
     ///
     /// # Errors
-    /// What the item lacks.
+    /// Description of what the item lacks.
     pub fn example(&self, value: &Value) -> Result<String, String> {
         match (self.read)(value)? {
             Ask::Choices { pairs, gold, .. } => Ok(format!("{}{}\n\n", pairs[gold].0, pairs[gold].1)),
@@ -121,7 +121,7 @@ fn strings(value: &Value, key: &str) -> Result<Vec<String>, String> {
     all.iter().map(text).collect()
 }
 
-/// A number, also one that stands in quotes.
+/// Reads a number, which may be in quotes.
 fn number(value: &Value, key: &str) -> Result<usize, String> {
     let found = value.get(key).and_then(|v| match v {
         Value::String(text) => text.trim().parse().ok(),
@@ -132,17 +132,17 @@ fn number(value: &Value, key: &str) -> Result<usize, String> {
     found.ok_or_else(|| format!("{key}: missing, or no number"))
 }
 
-/// One context, with choices behind it, each after a blank as lm-evaluation-harness has them.
+/// Makes a question from one context and its choices, each after a blank as in lm-evaluation-harness.
 fn choices(context: &str, choices: &[String], gold: usize) -> Result<Ask, String> {
     let blank: Vec<String> = choices.iter().map(|choice| format!(" {choice}")).collect();
     let Ask::Choices { pairs, characters, gold } = continuations(context, &blank, gold)? else {
         return Err("no choices".to_owned());
     };
-    // The blank is none of the choice's characters.
+    // The blank does not count as a character of the choice.
     Ok(Ask::Choices { pairs, characters: characters.iter().map(|n| n - 1).collect(), gold })
 }
 
-/// One context, with continuations behind it as they are.
+/// Makes a question from one context and its continuations, unchanged.
 pub(crate) fn continuations(context: &str, all: &[String], gold: usize) -> Result<Ask, String> {
     if gold >= all.len() || all.len() < 2 {
         return Err(format!("answer {gold} of {} choices", all.len()));
@@ -154,13 +154,13 @@ pub(crate) fn continuations(context: &str, all: &[String], gold: usize) -> Resul
     })
 }
 
-/// Removes what WikiHow's pages have left in the text.
+/// Removes markup that WikiHow's pages have left in the text.
 fn cleaned(text: &str) -> String {
     let text = text.trim().replace(" [title]", ". ");
     let mut kept = String::with_capacity(text.len());
     let mut rest = &text[..];
     while let Some(open) = rest.find('[') {
-        // As the pattern `\[.*?\]` does, which stays within a line.
+        // As the pattern `\[.*?\]`, which stays within a line.
         let line = rest[open..].find('\n').map_or(rest.len(), |end| open + end);
         let Some(close) = rest[open..line].find(']') else {
             kept.push_str(&rest[..open + 1]);
@@ -174,7 +174,7 @@ fn cleaned(text: &str) -> String {
     kept.replace("  ", " ")
 }
 
-/// The first letter large, the others small.
+/// Makes the first letter upper case and the others lower case.
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
@@ -192,7 +192,7 @@ fn hellaswag(value: &Value) -> Result<Ask, String> {
     choices(&cleaned(&context), &endings, number(value, "label")?)
 }
 
-/// Choices under labels, of which the answer is one.
+/// Makes a question from labelled choices.
 fn labelled(value: &Value, context: &str) -> Result<Ask, String> {
     let all = value.get("choices").ok_or("choices: missing")?;
     let (texts, labels) = (strings(all, "text")?, strings(all, "label")?);
@@ -214,7 +214,8 @@ fn piqa(value: &Value) -> Result<Ask, String> {
     choices(&format!("Question: {}\nAnswer:", string(value, "goal")?), &both, number(value, "label")?)
 }
 
-/// The rest of the sentence behind either name: the contexts are the choices.
+/// Makes a question from the two names: each is filled in as a context, and the rest of the sentence is the
+/// continuation.
 fn winogrande(value: &Value) -> Result<Ask, String> {
     let sentence = string(value, "sentence")?;
     let (before, behind) = sentence.split_once('_').ok_or("sentence: no `_` in it")?;
@@ -235,7 +236,7 @@ fn winogrande(value: &Value) -> Result<Ask, String> {
 
 fn boolq(value: &Value) -> Result<Ask, String> {
     let (passage, question) = (string(value, "passage")?, string(value, "question")?);
-    // SuperGLUE's form has a label, the original one a truth.
+    // SuperGLUE's format has a label, the original one a boolean.
     let gold = number(value, "label").or_else(|_| number(value, "answer"))?;
     choices(&format!("{passage}\nQuestion: {question}?\nAnswer:"), &["no".to_owned(), "yes".to_owned()], gold)
 }
@@ -273,7 +274,7 @@ mod tests {
         }
     }
 
-    /// As lm-evaluation-harness's functions make them.
+    /// Compares with the output of lm-evaluation-harness's functions.
     #[test]
     fn prompts_are_the_harnesss() {
         let value = json!({"activity_label": "Roof", "ctx_a": "A man [substeps] sits.", "ctx_b": "he  IS [title] up",

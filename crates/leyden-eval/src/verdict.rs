@@ -1,4 +1,4 @@
-//! [`Verdict`]: a floor beside a share and its interval.
+//! [`Verdict`]: a share and its interval compared with a floor.
 
 use crate::stats::wilson;
 
@@ -9,7 +9,7 @@ pub enum Verdict {
     Reached,
     /// The whole interval is below the floor.
     Missed,
-    /// The floor lies in the interval: too little was measured.
+    /// The floor is in the interval: too few measurements.
     Inconclusive,
 }
 
@@ -32,7 +32,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict on several comparisons: missed if one is, else inconclusive if one is.
+    /// Combines the verdicts of several comparisons: missed if one is, else inconclusive if one is.
     #[must_use]
     pub fn with(self, other: Verdict) -> Verdict {
         match (self, other) {
@@ -42,7 +42,7 @@ impl Verdict {
         }
     }
 
-    /// Its name, as in JSON.
+    /// Returns the name used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,11 +53,11 @@ impl Verdict {
     }
 }
 
-/// Most questions that are thought of.
+/// Maximum number of questions that is considered.
 const MAX_QUESTIONS: usize = 1_000_000;
 
-/// Number of questions with which a share at `share` would decide about `floor`, in steps of a tenth; `None` where more than a million
-/// would not do.
+/// Returns the number of questions with which a share of `share` would decide about `floor`, in steps of a tenth;
+/// `None` if a million are not enough.
 #[must_use]
 pub fn questions_to_decide(floor: f64, share: f64) -> Option<usize> {
     let mut n = 10;

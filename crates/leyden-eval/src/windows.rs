@@ -1,8 +1,8 @@
-//! [`Windows`] of a text, and what is measured over them.
+//! [`Windows`] of a text, and measurements over them.
 //!
-//! A text is cut as llama-perplexity does: windows of so many tokens, of each of which the second half is predicted, every
-//! token from all before it; the first token of each is replaced by the one that texts begin with, where there is one. A rest
-//! that fills no window is left out.
+//! A text is cut as in llama-perplexity: into windows of equal length, in each of which the tokens of the second half
+//! are predicted from all tokens before them. The first token of each window is replaced by the BOS token if the
+//! model has one. An incomplete last window is left out.
 
 use crate::compare::{Row, encode, row_len};
 use crate::error::Error;
@@ -13,8 +13,9 @@ use leyden::{Batch, BatchOptions, KvType, LogitsReader, Model};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Windows that are computed together, and the most bytes of log probabilities that are kept for them.
+/// Maximum number of windows in a batch.
 const TOGETHER: usize = 8;
+/// Maximum bytes of the log probabilities that are kept for a batch.
 const TOGETHER_BYTES: usize = 256 << 20;
 
 /// A text cut into windows.
@@ -23,18 +24,18 @@ pub struct Windows {
     header: Header,
 }
 
-/// How windows are computed.
+/// Options of the computation.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Run {
-    /// How keys and values are stored.
+    /// Storage type of keys and values.
     pub kv_type: KvType,
-    /// What intervals are drawn from.
+    /// Seed of the intervals.
     pub seed: u64,
 }
 
 impl Run {
-    /// The defaults.
+    /// Returns options with these values.
     #[must_use]
     pub fn new(kv_type: KvType, seed: u64) -> Run {
         Run { kv_type, seed }
@@ -42,10 +43,10 @@ impl Run {
 }
 
 impl Windows {
-    /// Cuts a text; `limit` windows at most.
+    /// Cuts a text into at most `limit` windows.
     ///
     /// # Errors
-    /// A window has fewer than 4 tokens, or the text fills none.
+    /// A window has fewer than 4 tokens, or the text is shorter than one window.
     pub fn of_text(
         model: &Model,
         text: &str,
@@ -65,7 +66,7 @@ impl Windows {
         Ok(Windows { header: Header { context, vocabulary: vocabulary(model), windows } })
     }
 
-    /// The windows of a file of log probabilities; `limit` at most.
+    /// Returns the windows of a file of log probabilities, at most `limit`.
     ///
     /// # Errors
     /// The model has another vocabulary.
@@ -80,19 +81,19 @@ impl Windows {
         Ok(Windows { header })
     }
 
-    /// Tokens of a window.
+    /// Returns the number of tokens per window.
     #[must_use]
     pub fn context(&self) -> usize {
         self.header.context
     }
 
-    /// How many there are.
+    /// Returns the number of windows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.header.windows.len()
     }
 
-    /// Windows that are computed together.
+    /// Returns the number of windows in a batch.
     pub(crate) fn together(&self) -> usize {
         let bytes = 2 * self.header.rows() * row_len(self.header.vocabulary);
         (TOGETHER_BYTES / bytes.max(1)).clamp(1, TOGETHER)
@@ -111,7 +112,7 @@ impl Windows {
         Ok(model.batch(&options)?)
     }
 
-    /// A window as the model reads it.
+    /// Returns a window's tokens as model input.
     pub(crate) fn read(&self, begin: Option<u32>, i: usize) -> Vec<u32> {
         let mut window = self.header.windows[i].clone();
         if let Some(begin) = begin {
@@ -121,21 +122,21 @@ impl Windows {
     }
 }
 
-/// The token that texts of a model begin with.
+/// Returns the model's BOS token, if it has one.
 pub(crate) fn begin(model: &Model) -> Result<Option<u32>, Error> {
     Ok(model.tokenize("")?.first().copied())
 }
 
-/// Where the log probabilities to compare with come from.
+/// Source of the reference's log probabilities.
 #[derive(Debug)]
 pub enum Reference<'a> {
     /// A model, run on the same windows.
     Model(&'a Model),
-    /// A file, whose windows they are.
+    /// A file; the windows must be its own.
     File(&'a mut LogitsFile),
 }
 
-/// The rows of the reference, window by window.
+/// The reference's rows, window by window.
 pub(crate) struct Rows<'r, 'a> {
     source: &'r mut Reference<'a>,
     batch: Option<(Batch, Option<u32>)>,
@@ -156,7 +157,7 @@ impl<'r, 'a> Rows<'r, 'a> {
         Ok(Rows { source, batch })
     }
 
-    /// Those of the next windows.
+    /// Returns the rows of the next windows.
     pub(crate) fn of(&mut self, windows: &Windows, group: &[usize]) -> Result<Vec<Vec<u16>>, Error> {
         match (&mut self.source, &mut self.batch) {
             (Reference::File(file), _) => group.iter().map(|_| file.next_window()).collect(),
@@ -166,7 +167,7 @@ impl<'r, 'a> Rows<'r, 'a> {
     }
 }
 
-/// Log probabilities of windows in the reference's form.
+/// Computes the log probabilities of windows in the reference's format.
 fn encoded(
     model: &Model,
     batch: &mut Batch,
@@ -181,7 +182,7 @@ fn encoded(
     let texts: Vec<Vec<u32>> = group.iter().map(|i| windows.read(begin, *i)).collect();
     let places = Arc::clone(&made);
     let read = move |text: usize, position: usize, logits: &[f32]| {
-        // Behind the window's last token stands none.
+        // The window's last token has no next token.
         if position < first + rows {
             let place = &places[text * rows + position - first];
             encode(logits, &mut place.lock().unwrap_or_else(PoisonError::into_inner));
@@ -203,20 +204,20 @@ fn encoded(
 /// Perplexity of a model on a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Perplexity {
-    /// Tokens that were predicted.
+    /// Number of predicted tokens.
     pub tokens: usize,
     /// The exponential of the mean negative log likelihood.
     pub value: f64,
-    /// Its standard error, tokens taken as independent.
+    /// Standard error, with tokens taken as independent.
     pub error: f64,
-    /// 95 % interval, windows drawn again.
+    /// 95 % interval, from a bootstrap over windows.
     pub interval: (f64, f64),
 }
 
-/// Measures perplexity.
+/// Measures the perplexity of a model.
 ///
 /// # Errors
-/// The model failed, or `watch` said stop.
+/// The model failed, or `watch` asked to stop.
 pub fn perplexity(
     model: &Model,
     windows: &Windows,
@@ -245,10 +246,10 @@ pub fn perplexity(
     Ok(Perplexity { tokens, value: mean.exp(), error: mean.exp() * error, interval: (low.exp(), high.exp()) })
 }
 
-/// Writes a model's log probabilities to a file, to compare with.
+/// Writes a model's log probabilities to a file, for later comparisons.
 ///
 /// # Errors
-/// The model failed, the file cannot be written, or `watch` said stop.
+/// The model failed, the file cannot be written, or `watch` asked to stop.
 pub fn save_logits(
     model: &Model,
     windows: &Windows,
@@ -271,7 +272,7 @@ pub fn save_logits(
     writer.finish()
 }
 
-/// Tokens of a model's vocabulary, which are as many as its logits.
+/// Returns the number of tokens in a model's vocabulary, which is that of its logits.
 fn vocabulary(model: &Model) -> usize {
     model.network().vocabulary()
 }

@@ -1,4 +1,4 @@
-//! Figures beside llama-perplexity's, on its own log probabilities.
+//! Figures compared with llama-perplexity's, computed from its own log probabilities.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,8 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
 }
 
-/// What `goldens/README.md` says; the rows of the one file are the logits that are compared with the other's.
+/// Expected figures are in `goldens/README.md`; the rows of one file are the logits that are compared with the
+/// other's.
 #[test]
 fn formulas_are_llama_perplexitys() {
     let mut base = LogitsFile::open(&golden("f16.kld")).unwrap();
