@@ -1,4 +1,4 @@
-//! The interface under test: bodies of requests, and what the events of an answer mean.
+//! The interface under test: request bodies, and the parsing of streamed answers.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -12,15 +12,16 @@ use crate::http::{Head, Sink};
 use crate::record::{Class, Fail};
 use crate::sse::Events;
 
-/// The longest answer and the most events of one.
-const MOST_ANSWER_BYTES: u64 = 256 << 20;
-const MOST_EVENTS: usize = 1 << 20;
-/// What is kept of the text of a refusal.
-const MOST_REFUSAL_BYTES: usize = 8 << 10;
-/// What of it is shown, in characters.
+/// Maximum size of an answer in bytes.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
+/// Maximum number of events in an answer.
+const MAX_EVENTS: usize = 1 << 20;
+/// Maximum bytes of a refusal's text that are kept.
+const MAX_REFUSAL_BYTES: usize = 8 << 10;
+/// Maximum characters of a server's text in messages.
 const SHOWN: usize = 200;
 
-/// Which interface is used.
+/// Interface under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Endpoint {
     /// `/v1/chat/completions`.
@@ -31,7 +32,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Its path.
+    /// Returns the path.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -53,19 +54,20 @@ impl FromStr for Endpoint {
     }
 }
 
-/// What every request asks for beside its prompt and length.
+/// Fields that every request has beside its prompt and length.
 #[derive(Debug, Clone, Default)]
 pub struct Ask {
-    /// Which interface is used.
+    /// Interface.
     pub endpoint: Endpoint,
-    /// Sends `ignore_eos: true`, so that answers have the wanted length. OpenAI's interface does not know this field.
+    /// True if `ignore_eos: true` is sent, so that answers have the wanted length. OpenAI's interface does not know
+    /// this field.
     pub ignore_eos: bool,
-    /// Fields that are added to every body, and replace those of the same name.
+    /// Fields that are added to every body; they replace those of the same name.
     pub extra: Map<String, Value>,
 }
 
 impl Ask {
-    /// The body of a request that streams its answer and its usage.
+    /// Returns the body of a request for a streamed answer with usage.
     pub(crate) fn body(&self, model: &str, prefix: Option<&str>, prompt: &str, max_tokens: u32) -> Vec<u8> {
         let mut body = Map::new();
         body.insert("model".into(), model.into());
@@ -91,7 +93,7 @@ impl Ask {
     }
 }
 
-/// One event of a stream, as far as it matters.
+/// The relevant fields of an event.
 #[derive(Debug, Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
@@ -125,7 +127,7 @@ struct Delta<'a> {
 }
 
 impl Choice<'_> {
-    /// Whether a user sees something new.
+    /// Returns true if the event has new content for the user.
     fn has_content(&self) -> bool {
         let filled = |text: &Option<Cow<'_, str>>| text.as_ref().is_some_and(|text| !text.is_empty());
         let delta = self.delta.as_ref().is_some_and(|delta| {
@@ -141,7 +143,7 @@ impl Choice<'_> {
     }
 }
 
-/// Tokens, as the server counts them.
+/// Token counts of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) struct Usage {
     pub(crate) prompt_tokens: u32,
@@ -163,7 +165,7 @@ impl Usage {
     }
 }
 
-/// Reads a streamed answer.
+/// A reader of a streamed answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     begin: Instant,
@@ -173,23 +175,23 @@ pub(crate) struct Answer {
     events: Events,
     bytes: u64,
     refusal: Vec<u8>,
-    /// What of it the fold of events has found.
+    /// Values found in the events so far.
     pub(crate) found: Found,
 }
 
-/// What an answer holds.
+/// Content of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Microseconds from the begin to each event with content.
+    /// Time of each event with content, in microseconds since the begin.
     pub(crate) times: Vec<u32>,
     pub(crate) usage: Option<Usage>,
-    /// When `[DONE]` arrived.
+    /// Time at which `[DONE]` arrived.
     pub(crate) done: Option<Instant>,
     finished: bool,
 }
 
 impl Answer {
-    /// An answer whose latencies count from `begin`.
+    /// Makes a reader whose latencies are relative to `begin`.
     pub(crate) fn new(begin: Instant) -> Self {
         Self {
             begin,
@@ -203,7 +205,7 @@ impl Answer {
         }
     }
 
-    /// What is wrong with an answer that has come to its end.
+    /// Returns the error of a complete answer, if it has one.
     pub(crate) fn verdict(&self) -> std::result::Result<(), Fail> {
         if self.status != 200 {
             let class = match self.status {
@@ -240,11 +242,11 @@ impl Sink for Answer {
 
     fn data(&mut self, at: Instant, bytes: &[u8]) -> std::result::Result<(), Fail> {
         self.bytes += bytes.len() as u64;
-        if self.bytes > MOST_ANSWER_BYTES {
+        if self.bytes > MAX_ANSWER_BYTES {
             return Err(Fail::new(Class::Protocol, "the answer is longer than 256 MiB"));
         }
         if self.status != 200 || !self.streams {
-            let room = MOST_REFUSAL_BYTES.saturating_sub(self.refusal.len());
+            let room = MAX_REFUSAL_BYTES.saturating_sub(self.refusal.len());
             self.refusal.extend_from_slice(&bytes[..bytes.len().min(room)]);
             return Ok(());
         }
@@ -269,7 +271,7 @@ impl Found {
         self.usage = chunk.usage.or(self.usage);
         self.finished |= chunk.choices.iter().any(|choice| choice.finish_reason.is_some());
         if chunk.choices.iter().any(Choice::has_content) {
-            if self.times.len() == MOST_EVENTS {
+            if self.times.len() == MAX_EVENTS {
                 return Err(Fail::new(Class::Protocol, "the answer has more than 1048576 events"));
             }
             let time = at.saturating_duration_since(begin).as_micros();
@@ -279,7 +281,7 @@ impl Found {
     }
 }
 
-/// The reason in a refusal: `{"error": {"message": …}}`, other shapes of that, or the text itself.
+/// Returns the reason in a refusal: `{"error": {"message": …}}`, similar objects, or the text itself.
 pub(crate) fn reason(body: &[u8]) -> Option<String> {
     let text = match serde_json::from_slice::<Value>(body) {
         Ok(json) => {
@@ -292,7 +294,7 @@ pub(crate) fn reason(body: &[u8]) -> Option<String> {
     Some(shown(&text)).filter(|text| !text.is_empty())
 }
 
-/// Text of a server's, short and without anything that could steer a terminal.
+/// Shortens a server's text and removes characters that could control a terminal.
 fn shown(text: &str) -> String {
     let plain = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut shown: String = plain.take(SHOWN).collect();

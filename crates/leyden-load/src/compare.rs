@@ -1,4 +1,4 @@
-//! [`Comparison`]: two servers under the same load, in turns.
+//! [`Comparison`]: two servers under the same load, in alternating blocks.
 
 use serde::Serialize;
 
@@ -8,33 +8,33 @@ use crate::summary::Summary;
 /// One figure of two servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ratio {
-    /// Which figure.
+    /// Name of the figure.
     pub metric: &'static str,
-    /// Whether more is better.
+    /// True if a larger value is better.
     pub more_is_better: bool,
-    /// The first server's: median over its blocks.
+    /// Value of the first server: median over its blocks.
     pub a: Option<f64>,
-    /// The second server's.
+    /// Value of the second server.
     pub b: Option<f64>,
-    /// The first divided by the second.
+    /// First value divided by the second.
     pub ratio: Option<f64>,
-    /// The smallest ratio of a pair of blocks.
+    /// Smallest ratio of a pair of blocks.
     pub least: Option<f64>,
-    /// The largest.
+    /// Largest ratio of a pair of blocks.
     pub most: Option<f64>,
 }
 
-/// Two servers under the same load.
+/// Comparison of two servers under the same load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The figures.
     pub ratios: Vec<Ratio>,
 }
 
-/// A figure of a block.
+/// A function that gets a figure from a block's summary.
 type Figure = fn(&Summary) -> Option<f64>;
 
-/// Name, whether more is better, and where it is.
+/// Name, true if more is better, and function of each figure.
 const FIGURES: &[(&str, bool, Figure)] = &[
     ("output_tps", true, |s| Some(s.output_tps)),
     ("input_tps", true, |s| Some(s.input_tps)),
@@ -50,7 +50,7 @@ const FIGURES: &[(&str, bool, Figure)] = &[
 ];
 
 impl Comparison {
-    /// Compares blocks that were run in turns: pairs of the first and the second server.
+    /// Compares pairs of blocks of the first and the second server, run alternately.
     #[must_use]
     pub fn new(blocks: &[(Summary, Summary)]) -> Self {
         let ratio_of = |a: f64, b: f64| Some(a / b).filter(|ratio| ratio.is_finite());

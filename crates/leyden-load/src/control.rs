@@ -1,4 +1,4 @@
-//! [`Control`]: the end of everything, asked for from outside.
+//! [`Control`]: stops a run from outside.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Gate;
 
-/// Stops whatever runs, from another thread: a handler of Ctrl-C, for instance.
+/// Stops a run from another thread, for example a Ctrl-C handler.
 #[derive(Debug, Default)]
 pub struct Control {
     stopped: AtomicBool,
@@ -14,7 +14,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Ends what runs now, and everything after it.
+    /// Stops the current run and every later one.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         if let Some(gate) = &*self.gate.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -22,17 +22,17 @@ impl Control {
         }
     }
 
-    /// Whether it was stopped.
+    /// Returns true if it was stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// A gate that this can cut, in place of the one before.
+    /// Makes a gate that [`stop`](Self::stop) cuts, in place of the previous gate.
     pub(crate) fn enter(&self) -> Result<Arc<Gate>> {
         let gate = Arc::new(Gate::default());
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&gate));
-        // After the gate can be found, so that a stop meets it here or there.
+        // Checked after the gate is registered, so that a concurrent stop is noticed here or cuts the gate.
         if self.is_stopped() { Err(Error::new("", ErrorKind::Stopped)) } else { Ok(gate) }
     }
 }

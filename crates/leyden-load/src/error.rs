@@ -1,10 +1,10 @@
-//! The one error type of this crate: what went wrong and where.
+//! The error type of this crate: a kind and a place.
 
 use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
 
-/// An error that names the setting, file or server it is about.
+/// An error with the setting, file or server where it happened.
 ///
 /// ```
 /// let error = "9..3".parse::<leyden_load::Lengths>().unwrap_err();
@@ -17,39 +17,39 @@ pub struct Error {
     at: Box<str>,
 }
 
-/// What went wrong.
+/// Kind of an [`Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A setting has a value that cannot be meant.
+    /// A setting has an invalid value.
     #[error("{0}")]
     Setting(String),
     /// A file could not be read or written.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         what: &'static str,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A recorded trace is not what it should be.
+    /// A trace is not valid.
     #[error("{0}")]
     Trace(String),
-    /// The server cannot be reached, or is not one that can be measured.
+    /// The server cannot be reached, or cannot be measured.
     #[error("{0}")]
     Server(String),
     /// Encrypted connections are not possible.
     #[error("{0}")]
     Tls(String),
-    /// The system gives no more threads.
+    /// The system cannot start another thread.
     #[error("cannot start a thread for another user: {0}")]
     Threads(#[source] io::Error),
-    /// Somebody stopped it.
+    /// The run was stopped.
     #[error("stopped")]
     Stopped,
 }
 
-/// A result of this crate.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -57,24 +57,24 @@ impl Error {
         Self { kind: Box::new(kind), at: at.into().into_boxed_str() }
     }
 
-    /// A setting that cannot be meant; `at` is the setting or its text.
+    /// Returns the error of an invalid setting; `at` is the setting or its text.
     pub(crate) fn setting(at: impl Into<String>, why: impl Into<String>) -> Self {
         Self::new(at, ErrorKind::Setting(why.into()))
     }
 
-    /// For `map_err` of an operation on a file.
+    /// Returns a function for `map_err` of an operation on a file.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let at = path.display().to_string();
         move |source| Self::new(at, ErrorKind::Io { what, source })
     }
 
-    /// What went wrong.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// Whether the one who asked made a mistake, rather than a server or the machine.
+    /// Returns true if the error is a mistake in a setting, and not of a server or the machine.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(*self.kind, ErrorKind::Setting(_))

@@ -1,4 +1,4 @@
-//! [`Lengths`]: how many tokens the prompts or answers of a workload have; [`Pause`]: how long users think.
+//! [`Lengths`]: distribution of the token counts of prompts or answers; [`Pause`]: think time of users.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::random::Random;
 
-/// The most tokens of one prompt or answer: far beyond any context, near enough to notice a slip.
-pub const MOST_TOKENS: u32 = 1 << 20;
+/// Maximum tokens of a prompt or answer: far beyond any context, small enough to catch a typo.
+pub const MAX_TOKENS: u32 = 1 << 20;
 /// The normal distribution's 95th percentile.
 const Z95: f64 = 1.644_853_626_951_472_7;
 
 /// A distribution of lengths in tokens.
 ///
-/// Written `128` (always that), `30..200` (uniform, both ends included), or `p50,p95` with an optional most:
-/// `200,900` or `200,900,4000` (lognormal with these percentiles, cut at the most).
+/// Written `128` (fixed), `30..200` (uniform, both ends included), or `p50,p95` with an optional maximum:
+/// `200,900` or `200,900,4000` (lognormal with these percentiles, clipped to the maximum).
 ///
 /// ```
 /// use leyden_load::{Lengths, Random};
@@ -25,23 +25,23 @@ const Z95: f64 = 1.644_853_626_951_472_7;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Lengths {
-    /// Always the same.
+    /// A fixed length.
     Fixed(u32),
-    /// Every length from the first to the second as likely as any other.
+    /// A uniform distribution from the first to the second, both included.
     Uniform(u32, u32),
-    /// The logarithm is normal.
+    /// A lognormal distribution.
     Lognormal {
-        /// The median.
+        /// Median.
         p50: u32,
-        /// 95 of 100 are not longer.
+        /// 95th percentile.
         p95: u32,
-        /// Longer ones are cut to this.
+        /// Maximum, to which longer ones are clipped.
         most: u32,
     },
 }
 
 impl Lengths {
-    /// A length, from 1 to [`MOST_TOKENS`].
+    /// Draws a length, from 1 to [`MAX_TOKENS`].
     pub fn draw(&self, random: &mut Random) -> u32 {
         match *self {
             Self::Fixed(n) => n,
@@ -54,7 +54,7 @@ impl Lengths {
         }
     }
 
-    /// The longest that is drawn.
+    /// Returns the largest length that can be drawn.
     #[must_use]
     pub fn most(&self) -> u32 {
         match *self {
@@ -69,8 +69,8 @@ impl FromStr for Lengths {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |why: &str| Error::setting(text, why);
         let number = |part: &str| {
-            let n: u32 = part.trim().parse().map_err(|_| wrong("not N, LOW..HIGH or P50,P95[,MOST]"))?;
-            if (1..=MOST_TOKENS).contains(&n) { Ok(n) } else { Err(wrong("not from 1 to 1048576 tokens")) }
+            let n: u32 = part.trim().parse().map_err(|_| wrong("not N, LOW..HIGH or P50,P95[,MAX]"))?;
+            if (1..=MAX_TOKENS).contains(&n) { Ok(n) } else { Err(wrong("not from 1 to 1048576 tokens")) }
         };
         if let Some((low, high)) = text.split_once("..") {
             let (low, high) = (number(low)?, number(high)?);
@@ -79,7 +79,7 @@ impl FromStr for Lengths {
         let parts = text.split(',').map(number).collect::<Result<Vec<u32>>>()?;
         let (p50, p95, most) = match parts[..] {
             [n] => return Ok(Self::Fixed(n)),
-            [p50, p95] => (p50, p95, MOST_TOKENS),
+            [p50, p95] => (p50, p95, MAX_TOKENS),
             [p50, p95, most] => (p50, p95, most),
             _ => return Err(wrong("more than three numbers")),
         };
@@ -95,13 +95,13 @@ impl Display for Lengths {
         match *self {
             Self::Fixed(n) => write!(f, "{n}"),
             Self::Uniform(low, high) => write!(f, "{low}..{high}"),
-            Self::Lognormal { p50, p95, most: MOST_TOKENS } => write!(f, "{p50},{p95}"),
+            Self::Lognormal { p50, p95, most: MAX_TOKENS } => write!(f, "{p50},{p95}"),
             Self::Lognormal { p50, p95, most } => write!(f, "{p50},{p95},{most}"),
         }
     }
 }
 
-/// A time between an answer and the next request: `2s`, or `1s..5s` for any in between.
+/// A time between an answer and the next request: `2s`, or `1s..5s` (uniform).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pause {
     low: Duration,
@@ -109,7 +109,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// A pause.
+    /// Draws a pause.
     pub fn draw(&self, random: &mut Random) -> Duration {
         self.low + (self.high - self.low).mul_f64(random.unit())
     }
@@ -128,10 +128,10 @@ impl FromStr for Pause {
     }
 }
 
-/// Reads `500ms`, `2s`, `1.5m` or `1h`; a bare number is seconds. At most a day.
+/// Parses `500ms`, `2s`, `1.5m` or `1h`; a bare number is seconds. At most a day.
 ///
 /// # Errors
-/// The text is no such duration.
+/// The text is not such a duration.
 ///
 /// ```
 /// # use std::time::Duration;

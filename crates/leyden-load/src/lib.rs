@@ -1,15 +1,16 @@
 //! A load generator for servers that speak OpenAI's interface: workloads, measurements, verdicts.
 //!
-//! A [`Target`] is a model on a [`Server`], a [`Workload`] says what is sent and when, [`run`] sends it and keeps a
-//! [`Record`] of every request, and [`Summary`] makes figures of them, with the verdict on a [`Slo`]. All of it but
-//! `run` and the search for a target is pure.
+//! A [`Target`] is a model on a [`Server`], a [`Workload`] defines the requests and their times, [`run`] sends them
+//! and keeps a [`Record`] of each, and [`Summary`] computes figures, with the verdict on a [`Slo`]. Everything but
+//! `run` and the search for a target is free of I/O.
 //!
-//! What is easy to get wrong in measuring a server, and how it is done here:
+//! Common mistakes in measuring a server, and how they are avoided here:
 //!
-//! * A moment is taken when the system hands over bytes, before they are read. Events that arrive in one read share it.
-//! * Where arrivals are given, latencies count from the moment when a request was due, so that a server which makes
-//!   requests wait cannot hide it (coordinated omission). The generator's own lateness is reported apart.
-//! * A request that failed is not left out of a promise: it took forever.
+//! * Times are taken when the system returns bytes, before they are parsed. Events that arrive in one read share a
+//!   time.
+//! * With given arrival times, latencies count from the time at which a request was due, so that a server which
+//!   delays requests cannot hide it (coordinated omission). The generator's own delay is reported separately.
+//! * A failed request is not left out of an SLO: its latency is infinite.
 //!
 //! ```no_run
 //! use leyden_load::*;
@@ -65,7 +66,7 @@ pub use compare::{Comparison, Ratio};
 pub use control::Control;
 pub use error::{Error, ErrorKind, Result};
 pub use http::Authorities;
-pub use lengths::{Lengths, MOST_TOKENS, Pause, parse_duration};
+pub use lengths::{Lengths, MAX_TOKENS, Pause, parse_duration};
 pub use page::{Page, write_page};
 pub use random::Random;
 pub use record::{Class, Fail, Record};
@@ -74,8 +75,8 @@ pub use search::Search;
 pub use server::{ApiKey, Server};
 pub use slo::{Limit, Metric, Outcome, Slo, Verdict};
 pub use stats::{Percentiles, Samples, median};
-pub use summary::{Counts, ErrorRow, MOST_LAG, SloReport, Summary, UserRate};
+pub use summary::{Counts, ErrorRow, MAX_LAG, SloReport, Summary, UserRate};
 pub use target::{Calibration, Source, Target};
 pub use trace::{Arrival, Trace};
 pub use url::Base;
-pub use workload::{Arrivals, MOST_REQUESTS, MOST_USERS, SharedPrefix, Workload};
+pub use workload::{Arrivals, MAX_REQUESTS, MAX_USERS, SharedPrefix, Workload};

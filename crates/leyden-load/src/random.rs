@@ -1,6 +1,6 @@
-//! [`Random`]: random numbers that depend on the seed and on what they are for, never on which thread asks first.
+//! [`Random`]: random numbers that depend on a seed and a stream number, never on the order of threads.
 
-/// A stream of random numbers: splitmix64 (Steele, Lea, Flood 2014) from a start that mixes seed and stream.
+/// A stream of random numbers: splitmix64 (Steele, Lea, Flood 2014), started from a mix of seed and stream number.
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
@@ -10,36 +10,36 @@ pub struct Random {
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// Stream number `stream` of `seed`.
+    /// Makes the generator of stream number `stream` of `seed`.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         Self { state: mix(seed).wrapping_add(mix(stream.wrapping_add(GAMMA))) }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GAMMA);
         mix(self.state)
     }
 
-    /// At least 0 and less than 1.
+    /// Returns a number from 0 to 1, excluding 1.
     pub fn unit(&mut self) -> f64 {
-        // The 53 bits that a double holds exactly.
+        // A double represents 53 bits exactly.
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// At least 0 and less than `n`, which must not be 0.
+    /// Returns a number from 0 to `n`, excluding `n`, which must not be 0.
     pub fn below(&mut self, n: u64) -> u64 {
         // The bias is below n / 2^64.
         ((u128::from(self.bits()) * u128::from(n.max(1))) >> 64) as u64
     }
 
-    /// Exponential with mean 1: the time between arrivals of a Poisson process of rate 1.
+    /// Draws from the exponential distribution with mean 1: the time between arrivals of a Poisson process of rate 1.
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }
 
-    /// Normal with mean 0 and deviation 1 (Box and Muller 1958).
+    /// Draws from the normal distribution with mean 0 and deviation 1 (Box and Muller 1958).
     pub fn normal(&mut self) -> f64 {
         let radius = (2.0 * self.exponential()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()

@@ -1,15 +1,15 @@
-//! [`Record`]: everything that is known about one request.
+//! [`Record`]: the measurements of one request.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Why a request failed.
+/// Reason for which a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Class {
-    /// The server was too busy and said so: 429.
+    /// The server rejected it as too busy: status 429.
     Rejected,
     /// Any other status from 400 to 499.
     Http4xx,
@@ -21,16 +21,16 @@ pub enum Class {
     Connection,
     /// The answer was not complete in time.
     Timeout,
-    /// The answer is not what HTTP, server-sent events or the interface promise.
+    /// The answer violates HTTP, server-sent events or the interface.
     Protocol,
     /// The server reported an error in the middle of its answer.
     Stream,
-    /// The run ended first.
+    /// The run ended before the answer.
     Unfinished,
 }
 
 impl Class {
-    /// Its name, as in JSON.
+    /// Returns the name used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,14 +47,14 @@ impl Class {
     }
 }
 
-/// A failure of one request.
+/// The failure of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fail {
-    /// Its class.
+    /// Class.
     pub class: Class,
-    /// What happened, bounded in length; text of the server's among it.
+    /// Message of limited length, which may contain text of the server.
     pub message: String,
-    /// What a busy server asks to wait.
+    /// Time that a busy server asks to wait.
     pub retry_after: Option<Duration>,
 }
 
@@ -67,61 +67,61 @@ impl Fail {
 /// One request. Times are since the start of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Its number in the workload; prompts and lengths follow from it and the seed.
+    /// Number of the request in the workload; prompts and lengths depend on it and the seed.
     pub index: u64,
-    /// Whether it counts: it was due after the warm-up and before the end.
+    /// True if it counts: it was due after the warm-up and before the end.
     pub measured: bool,
-    /// When it was due.
+    /// Time at which it was due.
     pub planned: Duration,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub sent: Duration,
-    /// From when its latencies count: `planned` where arrivals are given, `sent` where users wait for answers.
+    /// Begin of its latencies: `planned` if arrival times are given, `sent` if users wait for answers.
     pub begin: Duration,
-    /// When its answer was complete, or it failed.
+    /// Time at which its answer was complete, or it failed.
     pub end: Duration,
-    /// When each event with content arrived: microseconds after `begin`.
+    /// Time of each event with content, in microseconds after `begin`.
     pub events: Vec<u32>,
-    /// Tokens that the answer was to have at most.
+    /// Maximum tokens of the answer (`max_tokens`).
     pub wanted_output: u32,
-    /// Tokens of the prompt, as the server counts.
+    /// Number of prompt tokens reported by the server.
     pub prompt_tokens: Option<u32>,
-    /// Those of them that the server had in a cache.
+    /// Number of prompt tokens that the server had cached.
     pub cached_tokens: Option<u32>,
-    /// Tokens of the answer, as the server counts.
+    /// Number of answer tokens reported by the server.
     pub output_tokens: Option<u32>,
-    /// How often the server was too busy before it took the request.
+    /// Number of rejections before the server accepted the request.
     pub rejections: u32,
-    /// Why it failed; `None` if it did not.
+    /// Failure, if any.
     pub fail: Option<Fail>,
 }
 
 impl Record {
-    /// Seconds to the first content; `None` if none came.
+    /// Returns the seconds to the first content; `None` if none came.
     #[must_use]
     pub fn ttft(&self) -> Option<f64> {
         self.events.first().map(|&us| f64::from(us) / 1e6)
     }
 
-    /// Seconds to the end of a complete answer.
+    /// Returns the seconds to the end of a complete answer.
     #[must_use]
     pub fn e2e(&self) -> Option<f64> {
         self.fail.is_none().then(|| self.end.saturating_sub(self.begin).as_secs_f64())
     }
 
-    /// Seconds between one content event and the next.
+    /// Returns the seconds between consecutive content events.
     pub fn gaps(&self) -> impl Iterator<Item = f64> {
         self.events.windows(2).map(|pair| f64::from(pair[1].saturating_sub(pair[0])) / 1e6)
     }
 
-    /// Tokens of the answer: as the server counts, else an event for a token.
+    /// Returns the number of answer tokens: as the server reports, else the number of events.
     #[must_use]
     pub fn tokens(&self) -> u32 {
         self.output_tokens.unwrap_or(u32::try_from(self.events.len()).unwrap_or(u32::MAX))
     }
 
-    /// Tokens per second that its user saw once the answer had begun: all but the first, over the time from the first
-    /// event to the last, which is counted in microseconds and is at least one. `None` where there is only one event, or
-    /// the answer is not complete.
+    /// Returns the tokens per second that the user gets once the answer has begun: all tokens but the first, divided
+    /// by the time from the first event to the last, which is at least one microsecond. `None` if there is only one
+    /// event, or the answer is not complete.
     #[must_use]
     pub fn user_tps(&self) -> Option<f64> {
         let (first, last) = (self.events.first()?, self.events.last()?);
@@ -130,7 +130,7 @@ impl Record {
             .then(|| f64::from(self.tokens() - 1) / seconds)
     }
 
-    /// Seconds by which it was sent too late.
+    /// Returns the seconds by which it was sent too late.
     #[must_use]
     pub fn lag(&self) -> f64 {
         self.sent.saturating_sub(self.planned).as_secs_f64()
@@ -141,7 +141,7 @@ impl Record {
 pub(crate) mod tests {
     use super::*;
 
-    /// A complete answer with an event at each of these milliseconds.
+    /// Returns a complete answer with an event at each of these milliseconds.
     pub(crate) fn record(begin_ms: u64, events_ms: &[u32]) -> Record {
         let begin = Duration::from_millis(begin_ms);
         let last = events_ms.last().copied().unwrap_or(0);

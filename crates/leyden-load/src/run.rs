@@ -1,7 +1,8 @@
 //! [`run`]: sends a workload to a target and keeps a record of every request.
 //!
-//! A thread for every user, or for every request in flight where arrivals are given. A thread makes its request before
-//! it is due, sleeps, sends, and then only reads; so a busy generator shows as lag and not as latency of the server.
+//! There is a thread for every user, or for every request in flight if arrival times are given. A thread builds its
+//! request before it is due, sleeps, sends, and then only reads, so a busy generator shows as lag and not as latency
+//! of the server.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,57 +17,57 @@ use crate::http::{Client, Gate};
 use crate::lengths::Pause;
 use crate::record::{Class, Fail, Record};
 use crate::target::Target;
-use crate::workload::{Arrivals, MOST_USERS, Ticket, WARM, Workload};
+use crate::workload::{Arrivals, MAX_USERS, Ticket, WARM, Workload};
 
-/// How long before it is due a request is handed to a thread.
+/// Time before it is due at which a request is handed to a thread.
 const LEAD: Duration = Duration::from_millis(20);
-/// How often the course of a run is looked at and told.
+/// Interval of progress reports and of checks for the end of a run.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a user waits after a failure for which the server names no time: it would be asked without end.
+/// Time that a user waits after a failure for which the server gives no time, to avoid a busy loop.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// The longest that a user waits because the server asks for it.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// How often a rejected request is sent again.
-const MOST_RETRIES: u32 = 100;
-/// How much longer than asked for a run may last to have enough requests.
+/// Maximum time that a user waits because the server asks for it.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Maximum number of times that a rejected request is sent again.
+const MAX_RETRIES: u32 = 100;
+/// Maximum duration of a run, relative to `duration`, while it has too few requests.
 const STRETCH: u32 = 4;
-/// Threads do little more than read and parse; encrypted connections need most of this.
+/// Stack size: threads do little more than read and parse; encrypted connections need most of this.
 const STACK_BYTES: usize = 512 << 10;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Time since it began.
+    /// Time since the begin.
     pub elapsed: Duration,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub running: u64,
-    /// Requests that count and are complete.
+    /// Number of complete requests that count.
     pub completed: u64,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub failed: u64,
 }
 
-/// What a run has measured.
+/// Measurements of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
-    /// Its requests in the order of their begin.
+    /// Requests in the order of their begin.
     pub records: Vec<Record>,
-    /// When requests began to count, since the start.
+    /// Time at which requests began to count, since the start.
     pub from: Duration,
-    /// When the last of them was due, or, where their number ended the run, was complete.
+    /// Time at which the last of them was due; if a number of requests ended the run, time of the last answer.
     pub to: Duration,
-    /// Whether it was stopped before its end.
+    /// True if it was stopped before its end.
     pub interrupted: bool,
 }
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 struct Shared<'a> {
     target: &'a Target,
     workload: &'a Workload,
     prefix: Option<String>,
     gate: Arc<Gate>,
     start: Instant,
-    /// Requests that count and were begun, and those of the warm-up.
+    /// Number of requests that count and were begun, and of requests of the warm-up.
     counted: AtomicU64,
     warm: AtomicU64,
     running: AtomicU64,
@@ -77,7 +78,7 @@ struct Shared<'a> {
     more: Condvar,
 }
 
-/// Requests that are about to be due, for the threads that wait for one.
+/// Requests that are due soon, for the idle threads.
 #[derive(Default)]
 struct Jobs {
     queue: VecDeque<(Duration, Ticket)>,
@@ -86,11 +87,11 @@ struct Jobs {
     over: bool,
 }
 
-/// Sends `workload` to `target` until it is over, tells `on_progress` ten times a second, and returns what was
-/// measured. A run that was stopped returns what it has.
+/// Sends `workload` to `target` until it is over, calls `on_progress` ten times a second, and returns the
+/// measurements. A run that was stopped returns those so far.
 ///
 /// # Errors
-/// The workload cannot be meant, the system gives no thread, or `control` was stopped before the run began.
+/// The workload is not valid, the system cannot start a thread, or `control` was stopped before the run began.
 pub fn run(
     target: &Target,
     workload: &Workload,
@@ -131,7 +132,7 @@ pub fn run(
 }
 
 impl Shared<'_> {
-    /// Users that wait for answers. Returns when the time that counts ended.
+    /// Runs users that wait for answers. Returns at the end of the measured time.
     fn users<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
@@ -161,7 +162,7 @@ impl Shared<'_> {
         let mut random = self.workload.user(user);
         let mut due = begin;
         loop {
-            // What is due is known only then: before the end of the warm-up it does not count.
+            // The due time is known only now: requests before the end of the warm-up do not count.
             let measured = due >= self.workload.warmup + self.workload.ramp;
             let counter = if measured { &self.counted } else { &self.warm };
             let number = counter.fetch_add(1, Ordering::Relaxed);
@@ -174,18 +175,16 @@ impl Shared<'_> {
                 return;
             }
             let record = self.send(&mut client, &request, &ticket, due);
-            // Not the end of the answer: what the server sends after it is still to be read.
+            // Not the end of the answer: the user is busy until everything that the server sends after it is read.
             let free = self.start.elapsed();
-            let rest = record
-                .fail
-                .as_ref()
-                .map(|fail| fail.retry_after.map_or(AFTER_FAILURE, |t| t.min(LONGEST_WAIT)));
+            let rest =
+                record.fail.as_ref().map(|fail| fail.retry_after.map_or(AFTER_FAILURE, |t| t.min(MAX_WAIT)));
             due = free + pause.draw(&mut random).max(rest.unwrap_or_default());
             self.keep(record);
         }
     }
 
-    /// Requests that arrive whatever happens. Returns when the time that counts ended.
+    /// Sends requests at given arrival times. Returns at the end of the measured time.
     fn arrivals<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
@@ -202,7 +201,7 @@ impl Shared<'_> {
             }
             let mut jobs = self.jobs();
             jobs.queue.push_back((due, ticket));
-            if jobs.queue.len() > jobs.idle && jobs.threads < MOST_USERS {
+            if jobs.queue.len() > jobs.idle && jobs.threads < MAX_USERS {
                 jobs.threads += 1;
                 drop(jobs);
                 spawn(scope, || self.worker())?;
@@ -215,7 +214,7 @@ impl Shared<'_> {
         let to = (!ended_by_itself).then(|| self.start.elapsed());
         self.jobs().over = true;
         self.more.notify_all();
-        // What is due is still sent, if threads come free in time.
+        // Requests that are due are still sent, if threads become idle in time.
         self.drain(on_progress, &mut || self.jobs().threads == 0);
         let left = std::mem::take(&mut self.jobs().queue);
         for (due, ticket) in left {
@@ -228,7 +227,7 @@ impl Shared<'_> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the last answer was complete: the end of a run that no time ended.
+    /// Returns the time at which the last answer was complete: the end of a run without a duration.
     fn last_end(&self) -> Duration {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.iter().map(|record| record.end).max().unwrap_or_else(|| self.start.elapsed())
@@ -240,7 +239,7 @@ impl Shared<'_> {
             let mut jobs = self.jobs();
             jobs.idle += 1;
             let job = loop {
-                // What is left in the queue when the run is cut was never sent, and is counted as that.
+                // Requests still in the queue when the run is cut were never sent, and are counted as such.
                 let job = if self.gate.is_cut() { None } else { jobs.queue.pop_front() };
                 if job.is_some() || jobs.over || self.gate.is_cut() {
                     break job;
@@ -254,7 +253,7 @@ impl Shared<'_> {
             };
             drop(jobs);
             let request = self.request(&ticket);
-            // A failure shows again, and is counted, when the request is sent.
+            // A failure repeats, and is counted, when the request is sent.
             let _ = client.connect(Instant::now() + self.workload.timeout);
             let record = if self.gate.sleep_until(self.start + due) {
                 self.send(&mut client, &request, &ticket, due)
@@ -274,7 +273,7 @@ impl Shared<'_> {
         self.target.server.request(self.target.ask.endpoint.path(), Some(&body))
     }
 
-    /// Sends a request, and again where a busy server asks for that and it is wanted.
+    /// Sends a request, and retries if a busy server asks for it and the workload allows it.
     fn send(&self, client: &mut Client, request: &[u8], ticket: &Ticket, due: Duration) -> Record {
         self.running.fetch_add(1, Ordering::Relaxed);
         let sent = Instant::now();
@@ -285,11 +284,11 @@ impl Shared<'_> {
             let mut answer = Answer::new(begin);
             let result = client.exchange(request, deadline, &mut answer).and_then(|()| answer.verdict());
             let rejected = matches!(&result, Err(fail) if fail.class == Class::Rejected);
-            if !rejected || !self.workload.retry || rejections == MOST_RETRIES {
+            if !rejected || !self.workload.retry || rejections == MAX_RETRIES {
                 break (answer, result);
             }
             let asked = result.as_ref().err().and_then(|fail| fail.retry_after).unwrap_or(AFTER_FAILURE);
-            let again = Instant::now() + asked.min(LONGEST_WAIT);
+            let again = Instant::now() + asked.min(MAX_WAIT);
             if again >= deadline || !self.gate.sleep_until(again) {
                 break (answer, result);
             }
@@ -316,7 +315,7 @@ impl Shared<'_> {
         }
     }
 
-    /// A request for which no thread came free.
+    /// Records a request for which no thread became idle.
     fn unsent(&self, due: Duration, ticket: &Ticket) -> Record {
         let now = self.start.elapsed();
         let fail = Fail::new(Class::Unfinished, "the run ended before the generator could send it");
@@ -346,7 +345,7 @@ impl Shared<'_> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
     }
 
-    /// When requests stop being sent, if a time says so.
+    /// Returns the time at which sending stops, if there is one.
     fn end(&self) -> Option<Duration> {
         let duration = self.workload.duration?;
         let enough = self.completed.load(Ordering::Relaxed) >= self.workload.least;
@@ -358,7 +357,7 @@ impl Shared<'_> {
         self.gate.is_closed() || self.end().is_some_and(|end| self.start.elapsed() >= end)
     }
 
-    /// Sleeps a little, not beyond the end.
+    /// Sleeps for a tick, but not beyond the end.
     fn wait(&self, on_progress: &mut dyn FnMut(&Progress)) {
         self.wait_until(Duration::MAX, on_progress);
     }
@@ -378,7 +377,7 @@ impl Shared<'_> {
         });
     }
 
-    /// Waits for the answers that are still on their way, not forever.
+    /// Waits for the answers in flight, for a limited time.
     fn drain(&self, on_progress: &mut dyn FnMut(&Progress), over: &mut dyn FnMut() -> bool) {
         let end = Instant::now() + self.workload.drain;
         while !over() {
@@ -386,7 +385,7 @@ impl Shared<'_> {
                 self.gate.cut();
                 return;
             }
-            // The gate may be closed, so this is not a wait for it.
+            // The gate may be closed already, so waiting for it would not sleep.
             thread::sleep(Duration::from_millis(5));
             self.tell(on_progress);
         }

@@ -1,6 +1,6 @@
-//! [`Search`]: how many users hold, by doubling and then by bisection.
+//! [`Search`]: the largest number of users that passes, by doubling and then bisection.
 
-/// Looks for the largest number of users that holds, on the assumption that fewer hold where more do.
+/// Searches for the largest number of users that passes, assuming that fewer users pass whenever more do.
 ///
 /// ```
 /// let mut search = leyden_load::Search::new(100);
@@ -17,13 +17,13 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search from 1 to `most` users.
+    /// Makes a search from 1 to `most` users.
     #[must_use]
     pub fn new(most: u32) -> Self {
         Self { holds: 0, fails: None, most }
     }
 
-    /// The number to try; `None` when the answer is known, exactly up to 20 users and within 5 % above.
+    /// Returns the number to try; `None` when the answer is known, exactly up to 20 users and within 5 % above.
     #[expect(clippy::should_implement_trait, reason = "what comes next depends on what is told in between")]
     pub fn next(&mut self) -> Option<u32> {
         match self.fails {
@@ -34,7 +34,7 @@ impl Search {
         }
     }
 
-    /// Tells what came of trying a number.
+    /// Records the result for a number of users.
     pub fn tell(&mut self, users: u32, holds: bool) {
         if holds {
             self.holds = self.holds.max(users);
@@ -43,13 +43,13 @@ impl Search {
         }
     }
 
-    /// The largest number that held; 0 if none did.
+    /// Returns the largest number that passed; 0 if none did.
     #[must_use]
     pub fn holds(&self) -> u32 {
         self.holds
     }
 
-    /// The smallest number that did not hold, if there is one.
+    /// Returns the smallest number that failed, if there is one.
     #[must_use]
     pub fn fails(&self) -> Option<u32> {
         self.fails

@@ -1,4 +1,4 @@
-//! [`Server`]: where the server under test is and how it is spoken to.
+//! [`Server`]: address and credentials of the server under test.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use crate::http::{Authorities, Client, Gate, Head, Sink, Tls, config};
 use crate::record::{Class, Fail};
 use crate::url::Base;
 
-/// The longest document that is not a stream of events: a list of models, tokens of a prompt, a refusal.
-const MOST_DOCUMENT_BYTES: usize = 16 << 20;
-/// The longest key.
-const MOST_KEY_BYTES: usize = 4096;
+/// Maximum size in bytes of a document that is not a stream of events: a list of models, tokens of a prompt, a
+/// refusal.
+const MAX_DOCUMENT_BYTES: usize = 16 << 20;
+/// Maximum length of a key in bytes.
+const MAX_KEY_BYTES: usize = 4096;
 
-/// A key that opens the server; not shown by `Debug`.
+/// An API key; not shown by `Debug`.
 #[derive(Clone)]
 pub struct ApiKey {
     value: String,
@@ -29,13 +30,13 @@ impl std::fmt::Debug for ApiKey {
 }
 
 impl ApiKey {
-    /// Takes a key as text; blanks around it are dropped. `at` says where it comes from.
+    /// Makes a key from text; white space around it is removed. `at` names its source in errors.
     ///
     /// # Errors
-    /// It is empty, long beyond measure, or holds a character that no header may hold.
+    /// It is empty, too long, or has a character that a header may not have.
     pub fn new(text: &str, at: &str) -> Result<Self> {
         let value = text.trim();
-        if value.is_empty() || value.len() > MOST_KEY_BYTES || !value.bytes().all(|b| b.is_ascii_graphic()) {
+        if value.is_empty() || value.len() > MAX_KEY_BYTES || !value.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(Error::setting(
                 at,
                 "the key is empty, too long, or holds a blank or a character that is not ASCII",
@@ -55,20 +56,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Finds the addresses of a server; opens no connection.
+    /// Resolves the addresses of a server; opens no connection.
     ///
     /// # Errors
-    /// Its name is not known, or encrypted connections are not possible.
+    /// Its name cannot be resolved, or encrypted connections are not possible.
     pub fn new(base: Base, key: Option<ApiKey>, authorities: &Authorities) -> Result<Self> {
         let failed = |why: String| Error::new(base.to_string(), ErrorKind::Server(why));
         let found = (base.host(), base.port()).to_socket_addrs();
         let addresses: Vec<SocketAddr> =
-            found.map_err(|error| failed(format!("no address of this host is known: {error}")))?.collect();
+            found.map_err(|error| failed(format!("cannot resolve the host's name: {error}")))?.collect();
         let tls = if base.is_https() { Some(config(&base, authorities)?) } else { None };
         Ok(Self { base, addresses, tls, key })
     }
 
-    /// Its address.
+    /// Returns the base address.
     #[must_use]
     pub fn base(&self) -> &Base {
         &self.base
@@ -82,7 +83,7 @@ impl Server {
         self.tls.as_ref()
     }
 
-    /// A request as it goes over the wire; with a body it is a POST.
+    /// Returns the bytes of an HTTP request; with a body it is a POST.
     pub(crate) fn request(&self, path: &str, body: Option<&[u8]>) -> Vec<u8> {
         let method = if body.is_some() { "POST" } else { "GET" };
         let mut head = format!(
@@ -102,7 +103,8 @@ impl Server {
         bytes
     }
 
-    /// Asks for a JSON document by `GET`, or with a body by `POST`: the status and the document, null where it is none.
+    /// Requests a JSON document by `GET`, or by `POST` with a body; returns the status and the document, null if it
+    /// is not JSON.
     ///
     /// # Errors
     /// The server cannot be reached, or does not answer within `time`.
@@ -111,7 +113,7 @@ impl Server {
         self.document(&Arc::default(), path, body, time).map_err(failed)
     }
 
-    /// Asks for a JSON document: the status and the document, null where it is none.
+    /// Requests a JSON document; returns the status and the document, null if it is not JSON.
     pub(crate) fn document(
         self: &Arc<Self>,
         gate: &Arc<Gate>,
@@ -131,7 +133,7 @@ impl Server {
     }
 }
 
-/// Keeps a document.
+/// A sink that keeps a document.
 #[derive(Debug, Default)]
 struct Document {
     status: u16,
@@ -145,7 +147,7 @@ impl Sink for Document {
     }
 
     fn data(&mut self, _: Instant, bytes: &[u8]) -> std::result::Result<(), Fail> {
-        if self.bytes.len() + bytes.len() > MOST_DOCUMENT_BYTES {
+        if self.bytes.len() + bytes.len() > MAX_DOCUMENT_BYTES {
             return Err(Fail::new(Class::Protocol, "a document is longer than 16 MiB"));
         }
         self.bytes.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! [`Slo`]: what users are promised, and whether a run kept it.
+//! [`Slo`]: service level objectives, and whether a run met them.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::lengths::parse_duration;
 use crate::record::Record;
 use crate::stats::Samples;
 
-/// What a limit is about.
+/// Metric of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -20,7 +20,7 @@ pub enum Metric {
     Itl,
     /// Time to the end of the answer.
     E2e,
-    /// Tokens per second that a user sees.
+    /// Tokens per second of a user.
     UserTps,
 }
 
@@ -35,18 +35,18 @@ impl Metric {
     }
 }
 
-/// One promise: a percentile of a metric and its bound.
+/// One objective: a percentile of a metric and its bound.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
-    /// What it is about.
+    /// Metric.
     pub metric: Metric,
-    /// Which percentile, above 0 and below 100. Of rates the promise holds for all above it.
+    /// Percentile, above 0 and below 100. For a rate, the bound is a minimum for all values above the percentile.
     pub percentile: f64,
-    /// Seconds that it may be at most; tokens per second that it must be at least.
+    /// Maximum in seconds; for a rate, minimum in tokens per second.
     pub bound: f64,
 }
 
-/// Promises, separated by commas: `ttft_p95=2s,itl_p99=200ms,e2e_p95=30s,user_tps>=5`.
+/// Objectives, separated by commas: `ttft_p95=2s,itl_p99=200ms,e2e_p95=30s,user_tps>=5`.
 ///
 /// `user_tps` without a percentile is `user_tps_p5`: 95 of 100 users get at least that.
 ///
@@ -60,34 +60,34 @@ pub struct Slo {
     limits: Vec<Limit>,
 }
 
-/// Whether a promise was kept.
+/// Verdict on an objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It was kept.
+    /// It was met.
     Pass,
-    /// It was not.
+    /// It was missed.
     Fail,
-    /// There are too few samples to tell.
+    /// Too few samples.
     Unsure,
 }
 
-/// What became of one promise.
+/// Result for one objective.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The promise.
+    /// Text of the objective.
     pub limit: String,
-    /// The percentile that was measured: seconds, or tokens per second; `None` where that is never, because so many
-    /// requests failed, or where there is no sample.
+    /// Measured percentile in seconds, or in tokens per second; `None` if it is infinite because many requests
+    /// failed, or if there is no sample.
     pub value: Option<f64>,
-    /// Samples.
+    /// Number of samples.
     pub count: usize,
-    /// Whether it was kept.
+    /// Verdict.
     pub verdict: Verdict,
 }
 
 impl Limit {
-    /// The samples of a request. One that failed takes forever, and streams nothing.
+    /// Returns the samples of a request. A failed request has infinite latency and a rate of 0.
     fn samples(&self, record: &Record) -> Vec<f64> {
         let failed = record.fail.is_some();
         match self.metric {
@@ -104,16 +104,16 @@ impl Limit {
         if self.metric == Metric::UserTps { value >= self.bound } else { value <= self.bound }
     }
 
-    /// Whether a request by itself met it: its own time or rate, and of its gaps the percentile.
+    /// Returns true if a request by itself met the limit: its latency or rate, or the percentile of its gaps.
     fn met_by(&self, record: &Record) -> bool {
         let percentile = if self.metric == Metric::Itl { self.percentile } else { 50.0 };
         Samples::new(self.samples(record)).percentile(percentile).is_none_or(|value| self.holds(value))
     }
 
-    /// Whether `records` met it.
+    /// Returns the result for `records`.
     fn judge(&self, records: &[&Record]) -> Outcome {
         let samples = Samples::new(records.iter().flat_map(|record| self.samples(record)).collect());
-        // Of few samples a high percentile is the largest, and of very few that says little.
+        // With few samples a high percentile is the largest one, and with very few that means little.
         let tail = if self.metric == Metric::UserTps { self.percentile } else { 100.0 - self.percentile };
         let enough = samples.len() as f64 * tail >= 100.0 - 1e-6;
         let value = samples.percentile(self.percentile);
@@ -125,7 +125,7 @@ impl Limit {
                     Verdict::Fail
                 }
             }
-            // Where even the middle is beyond the bound no further sample would help.
+            // If even the median is beyond the bound, more samples would not change the result.
             Some(_) if !samples.percentile(50.0).is_some_and(|value| self.holds(value)) => Verdict::Fail,
             _ => Verdict::Unsure,
         };
@@ -135,29 +135,29 @@ impl Limit {
 }
 
 impl Slo {
-    /// The promises.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// Whether requests met each of them.
+    /// Returns the result for each limit.
     #[must_use]
     pub fn judge(&self, records: &[&Record]) -> Vec<Outcome> {
         self.limits.iter().map(|limit| limit.judge(records)).collect()
     }
 
-    /// Whether one request met them all: goodput counts such.
+    /// Returns true if a request met all limits; goodput counts these.
     #[must_use]
     pub fn met_by(&self, record: &Record) -> bool {
         record.fail.is_none() && self.limits.iter().all(|limit| limit.met_by(record))
     }
 
-    /// Requests that must be complete before every percentile can be judged.
+    /// Returns the number of complete requests that are needed to judge every percentile.
     #[must_use]
     pub fn least_requests(&self) -> u64 {
         let least = |limit: &Limit| match limit.metric {
-            // Gaps are many in a request.
+            // A request has many gaps.
             Metric::Itl => 1,
             Metric::UserTps => (100.0 / limit.percentile).ceil() as u64,
             _ => (100.0 / (100.0 - limit.percentile)).ceil() as u64,
@@ -173,7 +173,7 @@ impl FromStr for Slo {
         let limits = text.split(',').map(|part| limit(part.trim())).collect::<Result<Vec<_>>>()?;
         for (i, a) in limits.iter().enumerate() {
             if limits[..i].iter().any(|b| a.metric == b.metric && a.percentile == b.percentile) {
-                return Err(Error::setting(text, format!("{a} is promised twice")));
+                return Err(Error::setting(text, format!("{a} is given twice")));
             }
         }
         Ok(Self { limits })
@@ -204,7 +204,11 @@ fn limit(text: &str) -> Result<Limit> {
     let rate = metric == Metric::UserTps;
     let (sign, value) = rest.split_at(if rest.get(1..2) == Some("=") { 2 } else { 1 });
     if !(sign == "=" || sign == if rate { ">=" } else { "<=" }) {
-        return Err(wrong(if rate { "a rate has a least: >=" } else { "a time has a most: = or <=" }));
+        return Err(wrong(if rate {
+            "a rate needs a minimum: >="
+        } else {
+            "a time needs a maximum: = or <="
+        }));
     }
     let bound = if rate {
         value
@@ -267,12 +271,12 @@ mod tests {
             ("ttft_p0=1s", "its percentile"),
             ("ttft_p100=1s", "its percentile"),
             ("ttft_pnan=1s", "its percentile"),
-            ("ttft_p95>=1s", "a time has a most"),
-            ("user_tps<=5", "a rate has a least"),
+            ("ttft_p95>=1s", "a time needs a maximum"),
+            ("user_tps<=5", "a rate needs a minimum"),
             ("user_tps>=x", "no number"),
             ("user_tps>=0", "not above 0"),
             ("ttft_p95=fast", "not a duration"),
-            ("ttft_p95=1s,ttft_p95=2s", "promised twice"),
+            ("ttft_p95=1s,ttft_p95=2s", "given twice"),
             ("ttft_p95=1s,", "not METRIC=VALUE"),
             ("ttft_p95=", "not a duration"),
             ("ttft_p95=\u{e9}", "not a duration"),
@@ -284,7 +288,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_judged() {
-        // Of twenty requests one is late.
+        // One of twenty requests is late.
         let mut records: Vec<Record> = (0..20).map(|i| record(i, &[100, 200, 300])).collect();
         records[7] = record(7, &[900, 1000, 1100]);
         let judge = |text: &str, records: &[Record]| {
@@ -313,7 +317,7 @@ mod tests {
         assert!(!all.met_by(&record(0, &[600, 700])));
         assert!(!all.met_by(&record(0, &[100, 300])));
         assert!(!all.met_by(&record(0, &[])));
-        // One token has no gap and no rate.
+        // An answer of one token has no gap and no rate.
         assert!(all.met_by(&record(0, &[100])));
         assert_eq!((all.least_requests(), slo("ttft_p99=1s").least_requests()), (20, 100));
     }

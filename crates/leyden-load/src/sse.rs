@@ -1,27 +1,27 @@
-//! [`Events`]: server-sent events out of a stream of bytes that may break anywhere.
+//! [`Events`]: parser of server-sent events, for bytes that may be split anywhere.
 //!
-//! After the WHATWG's definition of `text/event-stream`: lines end with LF, CR or both, `data` fields of one event
-//! are joined with LF, a blank line ends the event, comments and other fields mean nothing here.
+//! Follows the WHATWG's definition of `text/event-stream`: lines end with LF, CR or both, `data` fields of one event
+//! are joined with LF, a blank line ends the event; comments and other fields are ignored.
 
 use crate::record::{Class, Fail};
 
-/// The longest event.
-const MOST_EVENT_BYTES: usize = 4 << 20;
+/// Maximum size of an event in bytes.
+const MAX_EVENT_BYTES: usize = 4 << 20;
 
 /// Splits a stream into the data of its events.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     line: Vec<u8>,
     data: Vec<u8>,
-    /// Whether the event has a `data` field.
+    /// True if the event has a `data` field.
     has_data: bool,
-    /// The last line ended with CR, so an LF that follows belongs to it.
+    /// True if the last line ended with CR, so an LF that follows belongs to it.
     after_cr: bool,
     started: bool,
 }
 
 impl Events {
-    /// Takes what arrived and hands the data of every event that it completes to `out`.
+    /// Parses bytes and calls `out` with the data of every event that they complete.
     pub(crate) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -34,7 +34,7 @@ impl Events {
             }
             let end = bytes.iter().position(|b| matches!(b, b'\n' | b'\r'));
             let part = &bytes[..end.unwrap_or(bytes.len())];
-            if self.line.len() + self.data.len() + part.len() > MOST_EVENT_BYTES {
+            if self.line.len() + self.data.len() + part.len() > MAX_EVENT_BYTES {
                 return Err(Fail::new(Class::Protocol, "an event is longer than 4 MiB"));
             }
             self.line.extend_from_slice(part);
@@ -46,7 +46,7 @@ impl Events {
         Ok(())
     }
 
-    /// A line is complete.
+    /// Handles a complete line.
     fn line(&mut self, out: &mut dyn FnMut(&str) -> Result<(), Fail>) -> Result<(), Fail> {
         let mut line = &self.line[..];
         if !std::mem::replace(&mut self.started, true) {

@@ -1,17 +1,17 @@
-//! [`Samples`]: percentiles by the nearest rank, so every figure is a value that was measured.
+//! [`Samples`]: percentiles by the nearest rank, so that every figure is a measured value.
 
 use serde::Serialize;
 
-/// Sorted samples. Values that are not numbers are left out; infinity is allowed and stands for "never".
+/// Sorted samples. NaN is left out; infinity is allowed and stands for "never".
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     sorted: Vec<f64>,
 }
 
-/// The percentiles that a report shows, in the unit of the samples.
+/// Percentiles shown by a report, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Samples.
+    /// Number of samples.
     pub count: usize,
     /// Arithmetic mean.
     pub mean: f64,
@@ -36,8 +36,8 @@ impl Samples {
         Self { sorted: values }
     }
 
-    /// Percentile `p` by the nearest rank: the smallest sample that at least `p` in 100 of the samples do not exceed.
-    /// `p` of 0 gives the smallest, 100 the largest; `None` where there is no sample.
+    /// Returns percentile `p` by the nearest rank: the smallest sample that is not exceeded by at least `p` in 100
+    /// samples. `p` of 0 gives the smallest, 100 the largest; `None` if there is no sample.
     ///
     /// ```
     /// let samples = leyden_load::Samples::new(vec![4.0, 1.0, 3.0, 2.0]);
@@ -51,7 +51,7 @@ impl Samples {
         self.sorted.get(rank.min(n).checked_sub(1)?).copied()
     }
 
-    /// The usual percentiles; `None` where there is no sample.
+    /// Returns the usual percentiles; `None` if there is no sample.
     #[must_use]
     pub fn percentiles(&self) -> Option<Percentiles> {
         Some(Percentiles {
@@ -65,32 +65,32 @@ impl Samples {
         })
     }
 
-    /// Arithmetic mean; `None` where there is no sample.
+    /// Returns the arithmetic mean; `None` if there is no sample.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (!self.sorted.is_empty()).then(|| self.sorted.iter().sum::<f64>() / self.sorted.len() as f64)
     }
 
-    /// How many there are.
+    /// Returns the number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// In ascending order.
+    /// Returns the samples in ascending order.
     #[must_use]
     pub fn sorted(&self) -> &[f64] {
         &self.sorted
     }
 }
 
-/// The median of few values, the mean of the middle two where their number is even; `None` of none.
+/// Returns the median of few values, the mean of the middle two if their number is even; `None` for no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let samples = Samples::new(values.to_vec());
@@ -128,7 +128,7 @@ mod tests {
             prop_assert!(values.contains(&value));
             let n = values.len() as f64;
             let not_above = |limit: f64| values.iter().filter(|v| **v <= limit).count() as f64;
-            // At least p in 100 do not exceed it, and of no smaller sample is this true.
+            // At least p in 100 samples do not exceed it, and this is true of no smaller sample.
             prop_assert!(not_above(value) * 100.0 >= p * n - 1e-6);
             let smaller = values.iter().copied().filter(|v| *v < value).fold(f64::NEG_INFINITY, f64::max);
             prop_assert!(not_above(smaller) * 100.0 < p * n + 1e-6);

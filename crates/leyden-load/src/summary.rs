@@ -1,4 +1,4 @@
-//! [`Summary`]: the figures of a run. Times are seconds.
+//! [`Summary`]: the figures of a run. Times are in seconds.
 
 use std::collections::BTreeMap;
 
@@ -9,79 +9,79 @@ use crate::run::Run;
 use crate::slo::{Outcome, Slo, Verdict};
 use crate::stats::{Percentiles, Samples};
 
-/// The lag of its own above which a generator cannot be trusted: seconds, 99th percentile.
-pub const MOST_LAG: f64 = 0.010;
+/// Maximum trustworthy lag of the generator: seconds, 99th percentile.
+pub const MAX_LAG: f64 = 0.010;
 
-/// The figures of a run. Everything but the rates is about requests that count: those due after the warm-up.
+/// The figures of a run. All but the rates are about requests that count: those due after the warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Seconds that are measured: from the end of the warm-up to the last request that was due, or to the last answer
-    /// where a number of requests ended the run.
+    /// Measured time in seconds: from the end of the warm-up to the last request that was due, or to the last answer
+    /// if a number of requests ended the run.
     pub seconds: f64,
-    /// Requests.
+    /// Numbers of requests.
     pub requests: Counts,
-    /// Seconds to the first event with content, of all requests that had one.
+    /// Seconds to the first event with content, for all requests that had one.
     pub ttft_s: Option<Percentiles>,
     /// Seconds between two events with content.
     pub itl_s: Option<Percentiles>,
     /// Seconds to the end of complete answers.
     pub e2e_s: Option<Percentiles>,
-    /// Tokens per second that users saw.
+    /// Tokens per second of users.
     pub user_tps: Option<UserRate>,
-    /// Tokens of answers per second that arrived in the measured time, from any request.
+    /// Answer tokens per second that arrived in the measured time, from any request.
     pub output_tps: f64,
-    /// Tokens of prompts per second, counted when the first event of their answer arrived.
+    /// Prompt tokens per second, counted when the first event of the answer arrived.
     pub input_tps: f64,
-    /// Answers completed per second.
+    /// Complete answers per second.
     pub requests_per_s: f64,
-    /// Tokens of prompts.
+    /// Prompt tokens.
     pub prompt_tokens: Option<Percentiles>,
     /// Tokens of complete answers.
     pub output_tokens: Option<Percentiles>,
-    /// Share of the tokens of prompts that the server had in a cache; `None` if it does not tell.
+    /// Share of prompt tokens that the server had cached; `None` if it does not report it.
     pub cached_share: Option<f64>,
-    /// Tokens in an event with content, on average; above 1, gaps are between groups of tokens.
+    /// Mean tokens per event with content; if above 1, gaps are between groups of tokens.
     pub tokens_per_event: Option<f64>,
-    /// Share of the events with content that were there already when the one before was read: the server sent them
-    /// together, or the generator had no processor. Their gaps are 0.
+    /// Share of events with content that had arrived already when the previous one was read: the server sent them
+    /// together, or the generator lacked CPU time. Their gaps are 0.
     pub together_share: Option<f64>,
-    /// Complete answers that have fewer tokens than asked for.
+    /// Number of complete answers with fewer tokens than asked for.
     pub short_answers: usize,
     /// Seconds by which the generator itself sent requests too late.
     pub send_lag_s: Option<Percentiles>,
     /// Failures.
     pub errors: Vec<ErrorRow>,
-    /// What became of the promises.
+    /// Results for the objectives.
     pub slo: Option<SloReport>,
-    /// Whether the run was stopped before its end.
+    /// True if the run was stopped before its end.
     pub interrupted: bool,
 }
 
-/// How many requests.
+/// Numbers of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Those that count.
+    /// Requests that count.
     pub measured: usize,
-    /// Those of them with a complete answer.
+    /// Requests that count, with a complete answer.
     pub completed: usize,
-    /// Those of them that failed.
+    /// Requests that count and failed.
     pub failed: usize,
-    /// How often the server was too busy for one that it took later.
+    /// Rejections of requests that were accepted later.
     pub rejections: u64,
-    /// Those of the warm-up.
+    /// Requests of the warm-up.
     pub warmup: usize,
-    /// Those of them that failed.
+    /// Failed requests of the warm-up.
     pub warmup_failed: usize,
 }
 
-/// Rates that users saw.
+/// Tokens per second of users.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct UserRate {
-    /// Requests that have a rate: complete answers of at least two tokens in at least two events.
+    /// Number of requests with a rate: complete answers of at least two tokens in at least two events.
     pub count: usize,
     /// Median.
     pub p50: f64,
-    /// 95 of 100 had at least this.
+    /// 5th percentile: 95 of 100 users had at least this.
     pub p5: f64,
     /// Lowest.
     pub min: f64,
@@ -90,29 +90,29 @@ pub struct UserRate {
 /// Failures of one class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorRow {
-    /// The class.
+    /// Class.
     pub class: Class,
-    /// How many.
+    /// Number of failures.
     pub count: usize,
-    /// What one of them said.
+    /// Message of one of them.
     pub example: String,
 }
 
-/// What became of the promises.
+/// Results for the objectives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SloReport {
-    /// Of all together: kept if every one was.
+    /// Verdict on all objectives: pass if all passed.
     pub verdict: Verdict,
-    /// Each.
+    /// Result for each objective.
     pub limits: Vec<Outcome>,
-    /// Share of the requests that met every limit by themselves.
+    /// Share of requests that met every limit by themselves.
     pub goodput: f64,
-    /// Such requests per second, of those that were complete in the measured time.
+    /// Such requests per second, completed in the measured time.
     pub goodput_per_s: f64,
 }
 
 impl Summary {
-    /// The figures of a run.
+    /// Computes the figures of a run.
     #[must_use]
     pub fn new(run: &Run, slo: Option<&Slo>) -> Self {
         let measured: Vec<&Record> = run.records.iter().filter(|record| record.measured).collect();
@@ -153,10 +153,10 @@ impl Summary {
         }
     }
 
-    /// Whether the generator was so late that its figures say less than they seem to.
+    /// Returns true if the generator was so late that the figures are not reliable.
     #[must_use]
     pub fn is_late(&self) -> bool {
-        self.send_lag_s.is_some_and(|lag| lag.p99 > MOST_LAG)
+        self.send_lag_s.is_some_and(|lag| lag.p99 > MAX_LAG)
     }
 }
 
@@ -183,7 +183,7 @@ impl SloReport {
     }
 }
 
-/// Tokens of answers, tokens of prompts and complete answers that arrived in the measured time.
+/// Returns the answer tokens, prompt tokens and complete answers that arrived in the measured time.
 fn arrived(run: &Run) -> (f64, f64, f64) {
     let (from, to) = (run.from.as_secs_f64(), run.to.as_secs_f64());
     let within = |at: f64| at >= from && at <= to;
@@ -201,7 +201,7 @@ fn arrived(run: &Run) -> (f64, f64, f64) {
     (output, input, done)
 }
 
-/// Tokens that an event of a request stands for.
+/// Returns the mean tokens per event of a request.
 pub(crate) fn weight(record: &Record) -> f64 {
     let events = record.events.len() as f64;
     record.output_tokens.filter(|_| events > 0.0).map_or(1.0, |tokens| f64::from(tokens) / events)
@@ -263,7 +263,8 @@ mod tests {
 
     #[test]
     fn rates_count_what_arrived_in_the_measured_time() {
-        // Begun in the warm-up, two of its four tokens arrive later; the other one ends after the time.
+        // Begun in the warm-up, and two of its four tokens arrive after it; the other request ends after the measured
+        // time.
         let mut warm = record(500, &[100, 400, 600, 1000]);
         warm.measured = false;
         let mut late = record(2500, &[100, 400, 900]);

@@ -1,4 +1,4 @@
-//! [`Target`]: a model on a server, and how many tokens a word of a prompt is to it.
+//! [`Target`]: a model on a server, and the number of tokens per word in its prompts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use crate::record::Fail;
 use crate::server::Server;
 use crate::words;
 
-/// Words of the probe that finds what surrounds a prompt.
+/// Number of words in the probe that measures the tokens added to a prompt.
 const PROBE_WORDS: usize = 8;
-/// Words of the one that finds how long words are, few enough for a small context.
+/// Number of words in the probe that measures the tokens per word, few enough for a small context.
 const LONG_PROBE_WORDS: usize = 64;
-/// Tokens of a word where nothing is known: what English text has with today's vocabularies.
-const USUAL_TOKENS_PER_WORD: f64 = 1.3;
-/// What the seed of probes is mixed with, so that no prompt of a run is one of theirs.
+/// Default tokens per word: that of English text with today's vocabularies.
+const DEFAULT_TOKENS_PER_WORD: f64 = 1.3;
+/// Value mixed into the seed of probes, so that their prompts differ from those of a run.
 const PROBE_STREAM: u64 = u64::MAX;
 
-/// Where the length of a word in tokens comes from.
+/// Source of the tokens per word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -32,28 +32,28 @@ pub enum Source {
     Tokenize,
     /// The `usage` of two probes.
     Usage,
-    /// The server tells neither; 1.3 is assumed.
+    /// A default of 1.3, since the server reports neither.
     Assumed,
 }
 
-/// How prompts are made as long as wanted.
+/// Conversion from tokens to words of prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Calibration {
-    /// Tokens of a word, on average.
+    /// Mean tokens per word.
     pub tokens_per_word: f64,
     /// Tokens that the server adds to a prompt of this interface.
     pub overhead: f64,
-    /// Where the former comes from.
+    /// Source of `tokens_per_word`.
     pub source: Source,
 }
 
 impl Calibration {
-    /// Words of a prompt that is to have so many tokens with what the server adds; at least one.
+    /// Returns the words of a prompt that has this many tokens including those that the server adds; at least one.
     pub(crate) fn words(&self, tokens: u32) -> usize {
         (((f64::from(tokens) - self.overhead) / self.tokens_per_word).round() as usize).max(1)
     }
 
-    /// Words of a text that is to have so many tokens.
+    /// Returns the words of a text that has this many tokens.
     pub(crate) fn words_alone(&self, tokens: u32) -> usize {
         ((f64::from(tokens) / self.tokens_per_word).round() as usize).max(1)
     }
@@ -69,8 +69,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Asks a server for its models, unless `model` names one, and sends one or two short requests to find out how
-    /// long words are. Each may take `time`.
+    /// Asks a server for its models, unless `model` names one, and sends one or two short requests to measure
+    /// the tokens per word. Each may take `time`.
     ///
     /// # Errors
     /// The server cannot be reached, refuses, or has no model.
@@ -91,19 +91,19 @@ impl Target {
         Ok(Self { server: probe.server, model: probe.model, ask: probe.ask, calibration })
     }
 
-    /// The model's name.
+    /// Returns the model's name.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// The server.
+    /// Returns the server.
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// How prompts are made as long as wanted.
+    /// Returns the conversion from tokens to words.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         self.calibration
@@ -137,13 +137,13 @@ impl Probe {
         if let (Some(short), Some(long)) = (short, long) {
             let words = (LONG_PROBE_WORDS - PROBE_WORDS) as f64;
             let tokens_per_word = (f64::from(long) - f64::from(short)) / words;
-            // A server whose counts do not grow with the prompt does not count prompts.
+            // A server whose counts do not grow with the prompt does not count prompt tokens.
             if tokens_per_word >= 0.25 {
                 let overhead = (f64::from(short) - PROBE_WORDS as f64 * tokens_per_word).max(0.0);
                 return Ok(Calibration { tokens_per_word, overhead, source: Source::Usage });
             }
         }
-        Ok(Calibration { tokens_per_word: USUAL_TOKENS_PER_WORD, overhead: 0.0, source: Source::Assumed })
+        Ok(Calibration { tokens_per_word: DEFAULT_TOKENS_PER_WORD, overhead: 0.0, source: Source::Assumed })
     }
 
     fn failed(&self, what: &str, why: impl std::fmt::Display) -> Error {
@@ -166,7 +166,8 @@ impl Probe {
         id.map(str::to_owned).ok_or_else(|| self.failed(path, "it lists no model"))
     }
 
-    /// Tokens of a word by `/tokenize`, in whose dialects the text has one of two names; `None` if there is none.
+    /// Measures the tokens per word with `/tokenize`, whose dialects have two names for the text; `None` without that
+    /// path.
     fn tokenized(&self) -> Result<Option<f64>> {
         let (text, n) = words::all();
         for body in [json!({ "content": text }), json!({ "model": self.model, "prompt": text })] {
@@ -185,7 +186,7 @@ impl Probe {
         Ok(None)
     }
 
-    /// Tokens of a prompt of so many words in a request for one token; `None` if the server does not tell.
+    /// Returns the prompt tokens of a request with `n` words; `None` if the server does not report them.
     fn prompt_tokens(&self, n: usize) -> Result<Option<u32>> {
         let prompt = words::text(&mut Random::new(PROBE_STREAM, n as u64), n);
         let body = self.ask.body(&self.model, None, &prompt, 1);

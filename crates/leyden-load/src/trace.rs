@@ -1,7 +1,7 @@
 //! [`Trace`]: arrivals and lengths of recorded requests, from a CSV file that may be compressed with gzip.
 //!
 //! The columns are those of the Azure LLM inference traces: `TIMESTAMP` (`2023-11-16 18:15:46.6805900`, with or
-//! without an offset, or plain seconds), `ContextTokens`, `GeneratedTokens`; others may stand beside them.
+//! without an offset, or plain seconds), `ContextTokens`, `GeneratedTokens`; other columns are ignored.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -11,24 +11,25 @@ use std::time::Duration;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::lengths::MOST_TOKENS;
+use crate::lengths::MAX_TOKENS;
 
-/// The most that a file may hold when inflated, and the most requests: a month of a busy service.
-const MOST_BYTES: u64 = 2 << 30;
-const MOST_ROWS: usize = 20_000_000;
-/// The longest line.
-const MOST_LINE_BYTES: u64 = 4 << 10;
-/// What the names of the columns begin with, in lower case.
+/// Maximum uncompressed size in bytes.
+const MAX_BYTES: u64 = 2 << 30;
+/// Maximum number of requests: a month of a busy service.
+const MAX_ROWS: usize = 20_000_000;
+/// Maximum length of a line in bytes.
+const MAX_LINE_BYTES: u64 = 4 << 10;
+/// Prefixes of the columns' names, in lower case.
 const COLUMNS: [&str; 3] = ["timestamp", "contexttokens", "generatedtokens"];
 
 /// A recorded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Time since the first one.
+    /// Time since the first request.
     pub at: Duration,
-    /// Tokens of its prompt.
+    /// Number of prompt tokens.
     pub prompt: u32,
-    /// Tokens of its answer.
+    /// Number of answer tokens.
     pub output: u32,
 }
 
@@ -39,10 +40,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a file; compressed if it begins as gzip does.
+    /// Reads a file; decompresses it if it begins with gzip's magic.
     ///
     /// # Errors
-    /// It cannot be read, or a line is not what it should be; the message has its number.
+    /// It cannot be read, or a line is not valid; the error has its number.
     pub fn open(path: &Path) -> Result<Self> {
         let mut file = BufReader::new(File::open(path).map_err(Error::io("open", path))?);
         let start = file.fill_buf().map_err(Error::io("read", path))?;
@@ -53,26 +54,26 @@ impl Trace {
         }
     }
 
-    /// Reads lines; `path` is for messages.
+    /// Reads lines; `path` is for errors.
     pub(crate) fn read(source: impl BufRead, path: &Path) -> Result<Self> {
         let wrong = |line: usize, why: &str| {
             Error::new(format!("{}: line {line}", path.display()), ErrorKind::Trace(why.to_owned()))
         };
-        let mut source = source.take(MOST_BYTES);
+        let mut source = source.take(MAX_BYTES);
         let (mut line, mut number) = (Vec::new(), 0);
         let mut columns: Option<[usize; 3]> = None;
         let mut rows: Vec<(i128, u32, u32)> = Vec::new();
         loop {
             line.clear();
             let n = (&mut source)
-                .take(MOST_LINE_BYTES)
+                .take(MAX_LINE_BYTES)
                 .read_until(b'\n', &mut line)
                 .map_err(Error::io("read", path))?;
             number += 1;
             if n == 0 {
                 break;
             }
-            if n as u64 == MOST_LINE_BYTES {
+            if n as u64 == MAX_LINE_BYTES {
                 return Err(wrong(number, "longer than 4 KiB"));
             }
             let text =
@@ -89,12 +90,12 @@ impl Trace {
             };
             let field = |at: usize| fields.get(at).copied().unwrap_or("");
             let time = nanoseconds(field(time)).ok_or_else(|| wrong(number, "TIMESTAMP is no time"))?;
-            let tokens = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= MOST_TOKENS);
+            let tokens = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= MAX_TOKENS);
             let prompt =
                 tokens(field(prompt)).ok_or_else(|| wrong(number, "ContextTokens is no number of tokens"))?;
             let output = tokens(field(output))
                 .ok_or_else(|| wrong(number, "GeneratedTokens is no number of tokens"))?;
-            if rows.len() == MOST_ROWS {
+            if rows.len() == MAX_ROWS {
                 return Err(wrong(number, "more than 20 million requests"));
             }
             rows.push((time, prompt.max(1), output.max(1)));
@@ -109,20 +110,20 @@ impl Trace {
         Ok(Self { arrivals: arrivals.collect() })
     }
 
-    /// The requests.
+    /// Returns the requests.
     #[must_use]
     pub fn arrivals(&self) -> &[Arrival] {
         &self.arrivals
     }
 
-    /// Time from the first to the last.
+    /// Returns the time from the first request to the last.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.arrivals.last().map(|last| last.at).unwrap_or_default()
     }
 }
 
-/// Where the columns are.
+/// Returns the indices of the columns.
 fn head(fields: &[&str]) -> Option<[usize; 3]> {
     let find = |name: &str| {
         fields.iter().position(|field| {
@@ -133,7 +134,7 @@ fn head(fields: &[&str]) -> Option<[usize; 3]> {
     Some([find(COLUMNS[0])?, find(COLUMNS[1])?, find(COLUMNS[2])?])
 }
 
-/// Nanoseconds of a time: plain seconds, or a date and a time of day with an optional offset.
+/// Returns the nanoseconds of a time: plain seconds, or a date and a time of day with an optional offset.
 fn nanoseconds(text: &str) -> Option<i128> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         let seconds: f64 = text.parse().ok().filter(|s| *s < 1e12)?;
@@ -167,12 +168,13 @@ fn nanoseconds(text: &str) -> Option<i128> {
     Some(i128::from(seconds) * 1_000_000_000 + i128::from(nanos))
 }
 
-/// A number of exactly so many digits.
+/// Reads a number of exactly `n` digits.
 fn digits(text: &str, n: usize) -> Option<i64> {
     (text.len() == n && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// Days from 0000-03-01 in the Gregorian calendar: years begin in March, so that the leap day is the last.
+/// Returns the days from 0000-03-01 in the Gregorian calendar: years begin in March, so that the leap day is the
+/// last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     year * 365 + year.div_euclid(4) - year.div_euclid(100)

@@ -1,4 +1,4 @@
-//! [`Base`]: the address under which a server's interface lives.
+//! [`Base`]: the base address of a server's interface.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -16,21 +16,21 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     https: bool,
-    /// Lower case; an IPv6 address without its brackets.
+    /// Host in lower case; an IPv6 address without its brackets.
     host: String,
     port: u16,
-    /// Empty, or begins with `/` and ends without.
+    /// Path without a slash at its end; empty or beginning with `/`.
     path: String,
 }
 
 impl Base {
-    /// Whether connections are encrypted.
+    /// Returns true if connections are encrypted.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.https
     }
 
-    /// The host, an IPv6 address without brackets.
+    /// Returns the host, an IPv6 address without brackets.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
@@ -39,12 +39,12 @@ impl Base {
         self.port
     }
 
-    /// The path of a request to `path`, which begins with `/`.
+    /// Returns the path of a request to `path`, which begins with `/`.
     pub(crate) fn path(&self, path: &str) -> String {
         format!("{}{path}", self.path)
     }
 
-    /// What the `Host` header says.
+    /// Returns the value of the `Host` header.
     pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let usual = if self.https { 443 } else { 80 };
@@ -63,9 +63,9 @@ impl FromStr for Base {
         if !begins && text.contains("://") {
             return Err(wrong("it begins neither with http:// nor with https://"));
         }
-        // A blank or line break in it would end up in the head of every request.
+        // A blank or line break would end up in the head of every request.
         if !text.bytes().all(|b| b.is_ascii_graphic()) || text.len() > 2048 {
-            return Err(wrong("it holds a character that does not belong there, or is too long"));
+            return Err(wrong("it has a character that an address cannot have, or is too long"));
         }
         let rest = if begins { &text[if https { 8 } else { 7 }..] } else { text };
         if rest.contains(['?', '#', '@']) {

@@ -1,8 +1,8 @@
-//! Prompts made of plain words: different in every request, so that no cache of a server helps unasked.
+//! Prompts of plain words: different in every request, so that a server's prefix cache does not hide work.
 
 use crate::random::Random;
 
-/// Frequent English words of one to three syllables, which most tokenizers hold as one token each.
+/// Frequent English words of one to three syllables, most of which are one token in most tokenizers.
 const WORDS: &[&str] = &[
     "able", "about", "above", "across", "after", "again", "age", "air", "all", "almost", "along", "always",
     "among", "animal", "answer", "apple", "area", "arm", "around", "ask", "autumn", "away", "back", "ball",
@@ -39,7 +39,7 @@ const WORDS: &[&str] = &[
     "world", "write", "year", "yellow", "young",
 ];
 
-/// `n` words with blanks between them.
+/// Returns `n` words with blanks between them.
 pub(crate) fn text(random: &mut Random, n: usize) -> String {
     let mut text = String::with_capacity(n * 6);
     for i in 0..n {
@@ -51,7 +51,7 @@ pub(crate) fn text(random: &mut Random, n: usize) -> String {
     text
 }
 
-/// Every word once, as a text, and their number.
+/// Returns every word once, as a text, and their number.
 pub(crate) fn all() -> (String, usize) {
     (WORDS.join(" "), WORDS.len())
 }

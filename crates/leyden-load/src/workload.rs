@@ -1,41 +1,42 @@
-//! [`Workload`]: what is sent and when; its requests depend on the seed and their number alone.
+//! [`Workload`]: the requests and their times, which depend only on the seed and the requests' numbers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::lengths::{Lengths, MOST_TOKENS, Pause};
+use crate::lengths::{Lengths, MAX_TOKENS, Pause};
 use crate::random::Random;
 use crate::target::Target;
 use crate::trace::Trace;
 use crate::words;
 
-/// The most users, and requests in flight: each is a thread.
-pub const MOST_USERS: u32 = 4096;
-/// The most requests of a run.
-pub const MOST_REQUESTS: u64 = 10_000_000;
-/// The number from which requests of the warm-up are counted.
+/// Maximum number of users, and of requests in flight: each is a thread.
+pub const MAX_USERS: u32 = 4096;
+/// Maximum number of requests in a run.
+pub const MAX_REQUESTS: u64 = 10_000_000;
+/// First number of the requests of the warm-up.
 pub(crate) const WARM: u64 = 1 << 40;
-/// The number from which the random streams of users are counted.
+/// First number of the random streams of users.
 const USERS: u64 = 1 << 60;
-/// The stream of the shared prefix, and that of arrivals.
+/// Random stream of the shared prefix.
 const PREFIX: u64 = 1 << 61;
+/// Random stream of arrivals.
 const ARRIVALS: u64 = 1 << 62;
 
-/// When requests are sent.
+/// Arrival process of the requests.
 #[derive(Debug, Clone)]
 pub enum Arrivals {
-    /// So many users, each of whom waits for an answer and thinks before the next request.
+    /// A number of users, each of whom waits for an answer and pauses before the next request.
     Users(u32, Pause),
-    /// A Poisson process with so many requests per second on average, whatever the server does.
+    /// A Poisson process with this mean number of requests per second, independent of the server.
     Rate(f64),
-    /// Those of a trace.
+    /// The arrivals of a trace.
     Trace {
         /// Arrivals and lengths.
         trace: Arc<Trace>,
-        /// How much faster than recorded they come: 0.1 is ten times slower.
+        /// Factor of the arrival rate: 0.1 is ten times slower than recorded.
         scale: f64,
-        /// What the recorded lengths are multiplied with.
+        /// Factor of the recorded lengths.
         length_scale: f64,
     },
 }
@@ -43,40 +44,41 @@ pub enum Arrivals {
 /// A system prompt that requests share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SharedPrefix {
-    /// Its tokens, which come before those of the prompt.
+    /// Number of its tokens, which come before those of the prompt.
     pub tokens: u32,
-    /// The share of requests that have it, from 0 to 1.
+    /// Share of requests that have it, from 0 to 1.
     pub share: f64,
 }
 
-/// What is sent and when.
+/// Definition of the requests and their times.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// When.
+    /// Arrival process.
     pub arrivals: Arrivals,
-    /// Tokens of prompts; those of a trace have their own.
+    /// Prompt tokens; a trace has its own.
     pub prompt: Lengths,
-    /// Tokens of answers; those of a trace have their own.
+    /// Answer tokens; a trace has its own.
     pub output: Lengths,
-    /// A system prompt that requests share.
+    /// System prompt that requests share.
     pub prefix: Option<SharedPrefix>,
-    /// How long requests that count are sent, after the warm-up; forever if `None`, until `requests` or the trace end.
+    /// Time in which requests that count are sent, after the warm-up; `None` for no limit but `requests` or the
+    /// trace's end.
     pub duration: Option<Duration>,
-    /// Goes on beyond `duration`, up to four times that, until so many requests that count are complete.
+    /// Minimum number of complete requests that count; the run is extended to up to four times `duration` for it.
     pub least: u64,
-    /// How many requests that count are sent at most.
+    /// Maximum number of requests that count.
     pub requests: Option<u64>,
-    /// Requests that are due earlier do not count.
+    /// Time at the begin in which requests do not count.
     pub warmup: Duration,
-    /// Over how long the users begin, or the rate rises from nothing.
+    /// Time over which users start, or the rate rises from 0.
     pub ramp: Duration,
-    /// How long answers are waited for after the last request was due.
+    /// Maximum time to wait for answers after the last request was due.
     pub drain: Duration,
-    /// The longest that a request may take.
+    /// Maximum time of a request.
     pub timeout: Duration,
-    /// Sends a rejected request again when the server asks for that.
+    /// True if a rejected request is sent again when the server asks for it.
     pub retry: bool,
-    /// From what every random choice follows.
+    /// Seed of every random choice.
     pub seed: u64,
 }
 
@@ -90,14 +92,14 @@ pub(crate) struct Ticket {
 }
 
 impl Workload {
-    /// Refuses what cannot be meant.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// The setting and why.
+    /// A setting is not valid.
     pub fn check(&self) -> Result<()> {
         let wrong = |at: &str, why: &str| Err(Error::setting(at, why));
         match &self.arrivals {
-            Arrivals::Users(n, _) if !(1..=MOST_USERS).contains(n) => {
+            Arrivals::Users(n, _) if !(1..=MAX_USERS).contains(n) => {
                 return wrong("users", "not from 1 to 4096");
             }
             Arrivals::Rate(r) if !(*r > 0.0 && *r <= 1e5) => {
@@ -113,7 +115,7 @@ impl Workload {
             }
             _ => {}
         }
-        if self.requests.is_some_and(|n| !(1..=MOST_REQUESTS).contains(&n)) {
+        if self.requests.is_some_and(|n| !(1..=MAX_REQUESTS).contains(&n)) {
             return wrong("requests", "not from 1 to 10000000");
         }
         if self.duration.is_some_and(|d| d.is_zero()) {
@@ -127,20 +129,20 @@ impl Workload {
             return wrong("timeout", "not from 1 ms to 1 h");
         }
         if let Some(prefix) = &self.prefix
-            && !((1..=MOST_TOKENS).contains(&prefix.tokens) && (0.0..=1.0).contains(&prefix.share))
+            && !((1..=MAX_TOKENS).contains(&prefix.tokens) && (0.0..=1.0).contains(&prefix.share))
         {
             return wrong("shared prefix", "not from 1 to 1048576 tokens, or its share is not from 0 to 1");
         }
         Ok(())
     }
 
-    /// Whether requests arrive whatever the server does.
+    /// Returns true if requests arrive independently of the server.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !matches!(self.arrivals, Arrivals::Users(..))
     }
 
-    /// A request with lengths drawn for its number.
+    /// Returns a request with lengths drawn for its number.
     pub(crate) fn ticket(&self, index: u64, measured: bool) -> Ticket {
         let mut random = Random::new(self.seed, index);
         Ticket {
@@ -151,21 +153,21 @@ impl Workload {
         }
     }
 
-    /// What a user draws pauses from.
+    /// Returns the random numbers of a user's pauses.
     pub(crate) fn user(&self, user: u32) -> Random {
         Random::new(self.seed, USERS + u64::from(user))
     }
 
-    /// The system prompt that requests share.
+    /// Returns the system prompt that requests share.
     pub(crate) fn prefix_text(&self, target: &Target) -> Option<String> {
         let prefix = self.prefix?;
         let n = target.calibration.words_alone(prefix.tokens);
         Some(words::text(&mut Random::new(self.seed, PREFIX), n))
     }
 
-    /// The body of a request.
+    /// Returns the body of a request.
     pub(crate) fn body(&self, target: &Target, prefix: Option<&str>, ticket: &Ticket) -> Vec<u8> {
-        // Apart from the stream that lengths are drawn from, so that both can change alone.
+        // A stream of its own, so that words and lengths can change independently.
         let mut random = Random::new(self.seed ^ 1 << 63, ticket.index);
         let share = self.prefix.map_or(0.0, |prefix| prefix.share);
         let prefix = prefix.filter(|_| random.unit() < share);
@@ -173,18 +175,18 @@ impl Workload {
         target.ask.body(&target.model, prefix, &words, ticket.output)
     }
 
-    /// When the requests of an open workload are due, and what they are.
+    /// Returns the due times and requests of an open workload.
     pub(crate) fn schedule(&self) -> Schedule<'_> {
         Schedule { workload: self, random: Random::new(self.seed, ARRIVALS), sum: 0.0, sent: 0, counted: 0 }
     }
 }
 
-/// Arrivals of an open workload, one after the other.
+/// Arrivals of an open workload, in order.
 #[derive(Debug)]
 pub(crate) struct Schedule<'a> {
     workload: &'a Workload,
     random: Random,
-    /// Arrivals that a process of constant rate would have had.
+    /// Sum of the gaps of a process with rate 1.
     sum: f64,
     sent: u64,
     counted: u64,
@@ -199,7 +201,7 @@ impl Iterator for Schedule<'_> {
             Arrivals::Users(..) => return None,
             Arrivals::Rate(rate) => {
                 self.sum += self.random.exponential();
-                // The inverse of the arrivals expected until then, rate * t^2 / (2 ramp) and then a straight line.
+                // The inverse of the expected arrivals until then: rate * t^2 / (2 ramp), and then a straight line.
                 let ramp = workload.ramp.as_secs_f64();
                 let in_ramp = rate * ramp / 2.0;
                 let due = if self.sum < in_ramp {
@@ -211,7 +213,7 @@ impl Iterator for Schedule<'_> {
             }
             Arrivals::Trace { trace, scale, length_scale } => {
                 let arrival = trace.arrivals().get(usize::try_from(self.sent).ok()?)?;
-                let length = |n: u32| ((f64::from(n) * length_scale).round() as u32).clamp(1, MOST_TOKENS);
+                let length = |n: u32| ((f64::from(n) * length_scale).round() as u32).clamp(1, MAX_TOKENS);
                 (arrival.at.as_secs_f64() / scale, Some((length(arrival.prompt), length(arrival.output))))
             }
         };
@@ -235,7 +237,7 @@ pub(crate) mod tests {
     use crate::stats::Samples;
     use std::path::Path;
 
-    /// A small workload of `users`.
+    /// Returns a small workload.
     pub(crate) fn workload(arrivals: Arrivals) -> Workload {
         Workload {
             arrivals,

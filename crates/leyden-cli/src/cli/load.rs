@@ -87,7 +87,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s", help_heading = "Arrivals")]
     drain: Duration,
 
-    /// Tokens of prompts: N, LOW..HIGH, or P50,P95[,MOST]
+    /// Tokens of prompts: N, LOW..HIGH, or P50,P95[,MAX]
     #[arg(long, value_name = "LENGTHS", default_value = "30..200", help_heading = "Requests")]
     prompt_tokens: Lengths,
     /// Tokens of answers at most, likewise
@@ -129,7 +129,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "slo", conflicts_with_all = ["arrivals", "requests"], help_heading = "Verdicts")]
     find_users: bool,
     /// The most users that a search tries
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=i64::from(leyden_load::MOST_USERS)), help_heading = "Verdicts")]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=i64::from(leyden_load::MAX_USERS)), help_heading = "Verdicts")]
     max_users: u32,
     /// Another server, which gets the same load in turns with the first
     #[arg(long, value_name = "URL", conflicts_with_all = ["find_users", "html"], help_heading = "Verdicts")]

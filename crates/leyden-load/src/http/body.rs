@@ -1,30 +1,30 @@
-//! The body of an answer, taken out of its framing piece by piece as it arrives.
+//! The body of an answer, decoded from its framing piece by piece as it arrives.
 
 use super::head::Framing;
 use crate::record::{Class, Fail};
 
-/// The longest line between chunks: a size with its extensions, or a trailer.
-const MOST_LINE_BYTES: usize = 4 << 10;
-/// The most that trailers may hold together.
-const MOST_TRAILER_BYTES: usize = 16 << 10;
+/// Maximum length in bytes of a line between chunks: a size with its extensions, or a trailer.
+const MAX_LINE_BYTES: usize = 4 << 10;
+/// Maximum bytes of all trailers together.
+const MAX_TRAILER_BYTES: usize = 16 << 10;
 
-/// Takes a body out of its framing.
+/// A decoder of a body's framing.
 #[derive(Debug)]
 pub(super) struct Body {
     state: State,
-    /// A line that has not ended.
+    /// An incomplete line.
     line: Vec<u8>,
     trailer_bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many bytes are missing.
+    /// This many bytes are missing.
     Length(u64),
     Close,
     /// In the line with a chunk's size.
     Size,
-    /// So many bytes of the chunk are missing.
+    /// This many bytes of the chunk are missing.
     Chunk(u64),
     /// In the line break after a chunk.
     Break,
@@ -43,12 +43,13 @@ impl Body {
         Self { state, line: Vec::new(), trailer_bytes: 0 }
     }
 
-    /// Whether it is complete.
+    /// Returns true if the body is complete.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Takes what arrived, hands the content to `out`, and returns how much of `input` belongs to this body.
+    /// Decodes bytes, calls `out` with the content, and returns the bytes of `input` that belong to this body, a
+    /// count.
     pub(super) fn push(
         &mut self,
         input: &[u8],
@@ -80,7 +81,7 @@ impl Body {
                         None => (rest, &[][..], false),
                     };
                     rest = after;
-                    if self.line.len() + part.len() > MOST_LINE_BYTES {
+                    if self.line.len() + part.len() > MAX_LINE_BYTES {
                         return Err(wrong("a line between chunks is too long"));
                     }
                     self.line.extend_from_slice(part);
@@ -95,7 +96,7 @@ impl Body {
         Ok(input.len() - rest.len())
     }
 
-    /// A line between chunks is complete.
+    /// Handles a complete line between chunks.
     fn line(&mut self) -> Result<(), Fail> {
         let line =
             self.line.strip_suffix(b"\r").ok_or_else(|| wrong("a line between chunks ends without CR"))?;
@@ -116,7 +117,7 @@ impl Body {
             _ if line.is_empty() => State::Done,
             _ => {
                 self.trailer_bytes += line.len();
-                if self.trailer_bytes > MOST_TRAILER_BYTES {
+                if self.trailer_bytes > MAX_TRAILER_BYTES {
                     return Err(wrong("the trailers are too long"));
                 }
                 State::Trailer
@@ -125,7 +126,7 @@ impl Body {
         Ok(())
     }
 
-    /// The connection has ended.
+    /// Handles the end of the connection.
     pub(super) fn end(&self) -> Result<(), Fail> {
         match self.state {
             State::Close | State::Done => Ok(()),
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What comes out of `pieces`, and how much of the last one was used.
+    /// Returns the decoded content of `pieces`, and the used bytes of the last one.
     fn take(framing: Framing, pieces: &[&[u8]]) -> Result<(Vec<u8>, Body), Fail> {
         let (mut body, mut content) = (Body::new(framing), Vec::new());
         for piece in pieces {

@@ -9,26 +9,26 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::body::Body;
 use super::gate::{Gate, Socket};
-use super::head::{self, Head, MOST_HEAD_BYTES};
+use super::head::{self, Head, MAX_HEAD_BYTES};
 use crate::record::{Class, Fail};
 use crate::server::Server;
 
-/// What one read takes at most: more than any event of one token, and than what a kernel holds of a stream of them.
+/// Maximum bytes of a read: more than any event of one token, and more than a kernel buffers of a stream of them.
 const READ_BYTES: usize = 16 << 10;
-/// The longest that making a connection may take.
+/// Maximum time to make a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Interim answers (status 100 to 199) before the real one.
-const MOST_INTERIM: usize = 8;
+/// Maximum number of interim answers (status 100 to 199) before the real one.
+const MAX_INTERIM: usize = 8;
 
-/// Takes an answer as it arrives. `at` is when the system handed the bytes over.
+/// A receiver of an answer as it arrives. `at` is the time at which the system returned the bytes.
 pub(crate) trait Sink {
-    /// The head has arrived.
+    /// Takes the head.
     fn head(&mut self, head: &Head) -> Result<(), Fail>;
-    /// Some of the body has arrived.
+    /// Takes a part of the body.
     fn data(&mut self, at: Instant, bytes: &[u8]) -> Result<(), Fail>;
 }
 
-/// The requests of one user.
+/// The client of one user.
 #[derive(Debug)]
 pub(crate) struct Client {
     server: Arc<Server>,
@@ -40,9 +40,9 @@ pub(crate) struct Client {
 struct Connection {
     transport: Transport,
     buffer: Vec<u8>,
-    /// What of the buffer has arrived and is not yet understood.
+    /// Range of the buffer that has arrived and is not parsed yet.
     held: std::ops::Range<usize>,
-    /// The timeout that the socket has.
+    /// Current timeout of the socket.
     timeout: Duration,
     used: bool,
 }
@@ -58,7 +58,7 @@ impl Client {
         Self { server, gate, connection: None }
     }
 
-    /// Makes sure that there is a connection, so that the request itself need not wait for one.
+    /// Connects in advance, so that the request itself need not wait for a connection.
     pub(crate) fn connect(&mut self, deadline: Instant) -> Result<(), Fail> {
         if self.connection.as_ref().is_some_and(Connection::is_open) {
             return Ok(());
@@ -78,7 +78,7 @@ impl Client {
     ) -> Result<(), Fail> {
         let mut result = self.attempt(request, deadline, sink);
         if matches!(result, Err(Broken::Stale)) {
-            // The server had closed a kept connection before it saw the request, as it may at any time.
+            // The server may close a kept connection at any time, also before it reads the request.
             result = self.attempt(request, deadline, sink);
         }
         result.map_err(|broken| {
@@ -149,16 +149,16 @@ impl Client {
         Err(last)
     }
 
-    /// What breaks after the run was cut broke because of that.
+    /// Replaces the failure of a request that was cut off by the end of the run.
     fn explain(&self, fail: Fail) -> Fail {
         if self.gate.is_cut() { Fail::new(Class::Unfinished, "the run ended first") } else { fail }
     }
 }
 
-/// Why an exchange did not come to its end.
+/// Reason for which an exchange was not completed.
 #[derive(Debug)]
 enum Broken {
-    /// The connection was closed before anything of an answer came.
+    /// The connection was closed before any byte of an answer came.
     Stale,
     Fail(Fail),
 }
@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// Whether a kept connection still is one: a server that has closed it, or said something unasked, ends its use.
+    /// Returns true if a kept connection is usable: the server has neither closed it nor sent unexpected bytes.
     fn is_open(&self) -> bool {
         let socket = self.socket();
         if socket.set_nonblocking(true).is_err() {
@@ -185,7 +185,7 @@ impl Connection {
         }
         let peeked = socket.peek(&mut [0]);
         let blocking = socket.set_nonblocking(false).is_ok();
-        // Session tickets of TLS may arrive at any time.
+        // TLS session tickets may arrive at any time.
         let silent = match peeked {
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
             Ok(n) => n > 0 && matches!(self.transport, Transport::Tls(_)),
@@ -203,8 +203,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets reads and writes wait until the deadline, or a little longer: the system is told anew only when the time
-    /// left has halved, not for every event.
+    /// Sets the timeout of reads and writes to the deadline or a little later: a system call is made only when the
+    /// time left has halved, not for every event.
     fn set_timeout(&mut self, deadline: Instant, fresh: bool) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -218,7 +218,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what there is; 0 at the end.
+    /// Reads available bytes; returns 0 at the end.
     fn read(&mut self, deadline: Instant) -> Result<(Instant, usize), io::Error> {
         self.set_timeout(deadline, false)?;
         let room = &mut self.buffer[self.held.end..];
@@ -239,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// One request and its answer; whether the connection can be used again.
+    /// Exchanges one request and its answer; returns true if the connection can be used again.
     fn exchange(&mut self, request: &[u8], deadline: Instant, sink: &mut dyn Sink) -> Result<bool, Broken> {
         self.held = 0..0;
         self.set_timeout(deadline, true).map_err(|error| broken(&error))?;
@@ -247,7 +247,7 @@ impl Connection {
             Transport::Plain(socket) => socket.write_all(request),
             Transport::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
         };
-        // A server may refuse a request that it has not read to its end; its reason is worth more than the error.
+        // A server may refuse a request before it has read all of it; its reason is more useful than the write error.
         let head = self.head(deadline);
         let head = match (head, written) {
             (Err(Broken::Fail(fail)), Err(error)) if fail.class != Class::Protocol => {
@@ -262,7 +262,7 @@ impl Connection {
             let arrived = &self.buffer[self.held.clone()];
             let used = body.push(arrived, &mut |bytes| sink.data(at, bytes))?;
             if body.is_done() {
-                // Bytes behind an answer belong to no request.
+                // Bytes after an answer belong to no request.
                 return Ok(head.keep && used == arrived.len());
             }
             self.held = 0..0;
@@ -276,7 +276,7 @@ impl Connection {
         }
     }
 
-    /// The head of the answer; what follows it stays in the buffer.
+    /// Reads the head of the answer; bytes after it stay in the buffer.
     fn head(&mut self, deadline: Instant) -> Result<Head, Broken> {
         let (mut looked, mut interim) = (0, 0);
         loop {
@@ -287,20 +287,20 @@ impl Connection {
                     return Ok(head);
                 }
                 (looked, interim) = (0, interim + 1);
-                if head.status == 101 || interim > MOST_INTERIM {
+                if head.status == 101 || interim > MAX_INTERIM {
                     return Err(Fail::new(Class::Protocol, "interim answers instead of one").into());
                 }
                 continue;
             }
             looked = self.held.len();
-            if looked >= MOST_HEAD_BYTES {
+            if looked >= MAX_HEAD_BYTES {
                 return Err(Fail::new(Class::Protocol, "the head of the answer is longer than 64 KiB").into());
             }
             if self.held.end == self.buffer.len() {
                 self.buffer.copy_within(self.held.clone(), 0);
                 self.held = 0..looked;
                 if self.held.end == self.buffer.len() {
-                    self.buffer.resize(MOST_HEAD_BYTES.min(self.buffer.len() * 2), 0);
+                    self.buffer.resize(MAX_HEAD_BYTES.min(self.buffer.len() * 2), 0);
                 }
             }
             match self.read(deadline) {
@@ -310,7 +310,7 @@ impl Connection {
                     return Err(Fail::new(Class::Connection, why).into());
                 }
                 Ok(_) => {}
-                // What a kept connection gives when the server closed it as the request was on its way.
+                // Error of a kept connection that the server closed while the request was on its way.
                 Err(error) if looked == 0 && interim == 0 && is_reset(&error) => return Err(Broken::Stale),
                 Err(error) => return Err(broken(&error).into()),
             }

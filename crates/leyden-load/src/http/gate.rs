@@ -1,4 +1,4 @@
-//! [`Gate`]: the end of a run for all its threads, those that sleep and those that wait for bytes.
+//! [`Gate`]: the end of a run for all its threads, whether they sleep or wait for bytes.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What the threads of a run share to find out that it is over: first no new requests, then no waiting for answers.
+/// Shared state that tells the threads of a run that it is over: first no new requests, then no waiting for answers.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     closing: AtomicBool,
@@ -19,20 +19,20 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// No new requests; those that sleep before one wake up.
+    /// Ends the sending of requests; threads that sleep before one wake up.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        // Taken, so that nobody is between looking at the flag and falling asleep.
+        // Locked, so that no thread is between checking the flag and falling asleep.
         drop(self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
         self.wake.notify_all();
     }
 
-    /// Ends what is in flight as well.
+    /// Also aborts requests in flight.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
         self.close();
         for socket in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            // It may have ended by itself.
+            // The socket may be closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
@@ -45,7 +45,7 @@ impl Gate {
         self.cut.load(Ordering::SeqCst)
     }
 
-    /// Sleeps; false if the gate closed meanwhile.
+    /// Sleeps; returns false if the gate was closed meanwhile.
     pub(crate) fn sleep_until(&self, until: Instant) -> bool {
         let mut guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -60,11 +60,11 @@ impl Gate {
         }
     }
 
-    /// Keeps a connection in reach of [`cut`](Self::cut) while the returned value lives.
+    /// Registers a connection for [`cut`](Self::cut) while the returned value lives.
     pub(crate) fn hold(self: &Arc<Self>, stream: TcpStream) -> Socket {
         let (stream, id) = (Arc::new(stream), self.next.fetch_add(1, Ordering::Relaxed));
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&stream));
-        // After it can be found, so that a cut meets it here or there.
+        // Checked after registering, so that a concurrent cut is noticed here or shuts the socket.
         if self.is_cut() {
             let _ = stream.shutdown(Shutdown::Both);
         }

@@ -1,24 +1,24 @@
-//! The head of an answer: status and the few headers that matter here.
+//! The head of an answer: status and the few headers that are used.
 
 use std::time::Duration;
 
 use crate::record::{Class, Fail};
 
-/// The longest head that is read.
-pub(super) const MOST_HEAD_BYTES: usize = 64 << 10;
-/// The most header lines.
-const MOST_HEADERS: usize = 128;
-/// The longest wait that a server may ask for and be believed.
-const LONGEST_RETRY_AFTER: u64 = 3600;
+/// Maximum size of a head in bytes.
+pub(super) const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Maximum number of header lines.
+const MAX_HEADERS: usize = 128;
+/// Maximum `Retry-After` in seconds; larger values are clipped.
+const MAX_RETRY_AFTER: u64 = 3600;
 
-/// How the end of a body is found.
+/// Method by which the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// So many bytes.
+    /// A number of bytes.
     Length(u64),
     /// Chunks, each with its length.
     Chunked,
-    /// With the connection.
+    /// The end of the connection.
     Close,
 }
 
@@ -27,9 +27,9 @@ pub(crate) enum Framing {
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) framing: Framing,
-    /// Whether another request may follow on this connection.
+    /// True if another request may follow on this connection.
     pub(crate) keep: bool,
-    /// The media type in lower case, without parameters.
+    /// Media type in lower case, without parameters.
     pub(crate) media_type: String,
     pub(crate) retry_after: Option<Duration>,
 }
@@ -38,13 +38,13 @@ fn wrong(why: impl Into<String>) -> Fail {
     Fail::new(Class::Protocol, why)
 }
 
-/// Where the head in `bytes` ends, the blank line included; `from` bytes were looked at before.
+/// Returns the end of the head in `bytes`, the blank line included; the first `from` bytes were searched before.
 pub(super) fn end(bytes: &[u8], from: usize) -> Option<usize> {
     let from = from.saturating_sub(3);
     bytes.get(from..)?.windows(4).position(|w| w == b"\r\n\r\n").map(|at| from + at + 4)
 }
 
-/// Reads a head that ends with its blank line.
+/// Parses a head that ends with its blank line.
 pub(super) fn parse(bytes: &[u8]) -> Result<Head, Fail> {
     let text = bytes.strip_suffix(b"\r\n\r\n").ok_or_else(|| wrong("the head has no end"))?;
     let mut lines = text.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -58,7 +58,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head, Fail> {
     };
     let (mut length, mut chunked) = (None, false);
     for (n, line) in lines.enumerate() {
-        if n == MOST_HEADERS {
+        if n == MAX_HEADERS {
             return Err(wrong("more than 128 headers"));
         }
         let (name, value) = header(line)?;
@@ -75,7 +75,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head, Fail> {
             "transfer-encoding" if value.eq_ignore_ascii_case("chunked") && !chunked => chunked = true,
             "transfer-encoding" => return Err(wrong("a transfer encoding other than chunked")),
             "content-encoding" if !value.eq_ignore_ascii_case("identity") => {
-                return Err(wrong("the answer is compressed, which nobody asked for"));
+                return Err(wrong("the answer is compressed although the request did not accept that"));
             }
             "connection" => {
                 for word in value.split(',').map(str::trim) {
@@ -90,15 +90,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head, Fail> {
                 head.media_type = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
             }
             "retry-after" => {
-                // A date would need the server's clock; only seconds are understood.
-                let seconds = value.parse::<u64>().ok().map(|s| s.min(LONGEST_RETRY_AFTER));
+                // A date would need the server's clock; only seconds are supported.
+                let seconds = value.parse::<u64>().ok().map(|s| s.min(MAX_RETRY_AFTER));
                 head.retry_after = seconds.map(Duration::from_secs);
             }
             _ => {}
         }
     }
     head.framing = match (chunked, length) {
-        // Two parties that choose differently between these would be reading different answers.
+        // Parties that choose differently between these would read different answers (request smuggling).
         (true, Some(_)) => return Err(wrong("both Content-Length and Transfer-Encoding")),
         (true, None) => Framing::Chunked,
         (false, Some(n)) => Framing::Length(n),
@@ -109,7 +109,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head, Fail> {
     Ok(head)
 }
 
-/// The minor version and the status.
+/// Returns the minor version and the status.
 fn status_line(line: &[u8]) -> Result<(u8, u16), Fail> {
     let bad = || wrong("the answer does not begin as HTTP/1.1 does");
     let rest = line.strip_prefix(b"HTTP/1.").ok_or_else(bad)?;
@@ -124,7 +124,7 @@ fn status_line(line: &[u8]) -> Result<(u8, u16), Fail> {
     Ok((minor - b'0', digit(a) * 100 + digit(b) * 10 + digit(c)))
 }
 
-/// The name, in lower case, and the value of a header.
+/// Returns the name, in lower case, and the value of a header.
 fn header(line: &[u8]) -> Result<(String, &str), Fail> {
     let bad = || wrong("a header line is malformed");
     let colon = line.iter().position(|&b| b == b':').ok_or_else(bad)?;
@@ -137,7 +137,7 @@ fn header(line: &[u8]) -> Result<(String, &str), Fail> {
         return Err(bad());
     }
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-    // A value outside ASCII belongs to no header that is looked at.
+    // A value outside ASCII belongs to no header that is used.
     Ok((name, str::from_utf8(value).unwrap_or("").trim()))
 }
 

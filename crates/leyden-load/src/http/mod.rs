@@ -1,8 +1,8 @@
 //! A small, strict, bounded client for HTTP/1.1: one request at a time on a connection that is kept.
 //!
-//! The idea is the clock: a moment is taken as soon as the system hands over bytes, before they are understood, and
-//! nothing is held back to fill a buffer. [`head`] and [`body`] are pure, [`connection`] is all that touches a socket.
-//! What is easy to get wrong: a kept connection that the server has closed meanwhile is no failure of the server.
+//! The design follows from the clock: times are taken as soon as the system returns bytes, before they are parsed,
+//! and bytes are never held back to fill a buffer. [`head`] and [`body`] are free of I/O; only [`connection`] uses a
+//! socket. A kept connection that the server has closed meanwhile does not count as a failure of the server.
 
 mod body;
 mod connection;

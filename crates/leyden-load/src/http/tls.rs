@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use crate::error::{Error, ErrorKind, Result};
 use crate::url::Base;
 
-/// What an encrypted connection to one server needs.
+/// TLS configuration and name of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
@@ -23,7 +23,7 @@ impl Tls {
     }
 }
 
-/// The settings for a server.
+/// Makes the configuration for a server.
 pub(crate) fn config(base: &Base, authorities: &Authorities) -> Result<Tls> {
     let failed = |why: String| Error::new(base.to_string(), ErrorKind::Tls(why));
     let provider = leyden_tls::provider().map_err(|missing| {
@@ -45,7 +45,9 @@ pub(crate) fn config(base: &Base, authorities: &Authorities) -> Result<Tls> {
         }
     }
     if roots.is_empty() {
-        return Err(failed("no certificate authority is known, so the server cannot be believed".to_owned()));
+        return Err(failed(
+            "no certificate authority is known, so the server's certificate cannot be verified".to_owned(),
+        ));
     }
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,4 +1,4 @@
-//! Writing a page so that a reader sees the old one or the new one, also after a loss of power.
+//! Atomic writing of a page: after a loss of power the file is the old or the new one.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use leyden_files::OutputOptions;
 
 use crate::error::{Error, Result};
 
-/// Writes a file in place of the one that is there, or to a device or FIFO.
+/// Writes a file, replacing an existing one, or writes to a device or FIFO.
 ///
 /// # Errors
-/// The folder cannot be written to, or the disk is full; what was there stays.
+/// The folder cannot be written to, or the disk is full; an existing file stays.
 pub fn write_page(path: &Path, html: &str) -> Result<()> {
     leyden_files::write(path, html.as_bytes(), OutputOptions::new()).map_err(Error::io("write", path))
 }

@@ -1,4 +1,4 @@
-//! [`Page`]: a run as one HTML page that needs nothing else: styles and drawings are in it, and no script.
+//! [`Page`]: a run as one self-contained HTML page with inline styles and drawings and without scripts.
 
 mod file;
 mod plot;
@@ -14,25 +14,25 @@ use plot::{Axis, Curve, Mark, Plot, Scale, Shape};
 
 pub use file::write_page;
 
-/// What a page shows.
+/// Contents of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
-    /// Its heading.
+    /// Heading.
     pub title: &'a str,
-    /// What was run where: labels and texts.
+    /// Facts about the run: labels and texts.
     pub facts: &'a [(String, String)],
-    /// The run.
+    /// Run.
     pub run: &'a Run,
-    /// Its figures.
+    /// Figures of the run.
     pub summary: &'a Summary,
-    /// What was promised.
+    /// Objectives.
     pub slo: Option<&'a Slo>,
-    /// The steps of a search for users, in the order in which they were run; none otherwise.
+    /// Steps of a search for users, in the order in which they were run; empty without a search.
     pub steps: &'a [(u32, Summary)],
 }
 
 impl Page<'_> {
-    /// The page. Its length is bounded whatever the run's: curves and points are thinned out.
+    /// Returns the HTML. Its length is bounded for runs of any length: curves and points are thinned out.
     #[must_use]
     pub fn html(&self) -> String {
         let mut html = format!(
@@ -89,7 +89,7 @@ impl Page<'_> {
 
     fn verdict(&self, html: &mut String) {
         let Some(slo) = &self.summary.slo else { return };
-        *html += "<table><thead><tr><th>promise</th><th class=\"n\">measured</th><th class=\"n\">samples</th>\
+        *html += "<table><thead><tr><th>objective</th><th class=\"n\">measured</th><th class=\"n\">samples</th>\
                   <th>verdict</th></tr></thead><tbody>";
         for (outcome, limit) in slo.limits.iter().zip(self.slo.map(Slo::limits).unwrap_or_default()) {
             let value = match outcome.value {
@@ -191,7 +191,7 @@ impl Page<'_> {
         *html += "</tbody></table>\n";
     }
 
-    /// Limits on a metric as lines.
+    /// Returns limits on a metric as lines of a drawing.
     fn marks(&self, metrics: &[Metric]) -> Vec<Mark> {
         let limits = self.slo.map(Slo::limits).unwrap_or_default().iter();
         let wanted = limits.filter(|limit| metrics.contains(&limit.metric));
@@ -259,12 +259,12 @@ impl Page<'_> {
     }
 }
 
-/// Writing to a `String` cannot fail.
+/// Appends formatted text; writing to a `String` cannot fail.
 fn put(html: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = html.write_fmt(text);
 }
 
-/// Text for a place between tags or in quotes.
+/// Escapes text for a place between tags or in quotes.
 fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -281,7 +281,7 @@ fn escape(text: &str) -> String {
     safe
 }
 
-/// Three digits of a number.
+/// Formats a number with three significant digits.
 fn number(n: f64) -> String {
     let digits = if n >= 99.95 || n == 0.0 {
         0
@@ -293,7 +293,7 @@ fn number(n: f64) -> String {
     format!("{n:.digits$}")
 }
 
-/// Seconds in the unit that reads best.
+/// Formats seconds in a suitable unit.
 fn seconds(s: f64) -> String {
     if s >= 0.9995 {
         format!("{} s", number(s))

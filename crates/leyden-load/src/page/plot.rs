@@ -1,8 +1,8 @@
-//! Drawings: axes, curves and lines for limits, as SVG.
+//! Drawings in SVG: axes, curves and lines for limits.
 
 use super::{escape, number, put, seconds};
 
-/// The drawing's size and the margins around what is plotted.
+/// Size of the drawing and margins around the plot.
 const WIDTH: f64 = 560.0;
 const WIDE: f64 = 1100.0;
 const HEIGHT: f64 = 300.0;
@@ -27,7 +27,7 @@ pub(super) struct Axis {
     pub(super) scale: Scale,
 }
 
-/// What an axis shows.
+/// Scale of an axis.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Scale {
     /// Numbers from 0 on.
@@ -38,7 +38,7 @@ pub(super) enum Scale {
     Clock,
     /// Seconds from 0 on.
     Time,
-    /// Seconds by their logarithm.
+    /// Seconds on a logarithmic scale.
     LogTime,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Curve {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Line,
-    /// A line and what is below it.
+    /// A line and the area below it.
     Area,
     Dots,
 }
@@ -64,7 +64,7 @@ pub(super) struct Mark {
 }
 
 impl Scale {
-    /// Seconds, by their logarithm where they spread over more than a factor of 20.
+    /// Returns a scale of seconds, logarithmic if values span more than a factor of 20.
     pub(super) fn time_for(values: &[f64]) -> Self {
         let finite = || values.iter().copied().filter(|v| v.is_finite() && *v > 0.0);
         let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(0.0, f64::max));
@@ -88,7 +88,7 @@ impl Range {
         let (low, high) = match scale {
             Scale::Share => (0.0, 100.0),
             Scale::LogTime if low.is_finite() => {
-                // The microsecond is where clocks end.
+                // The resolution of times is a microsecond.
                 let low = low.max(1e-6) / 1.15;
                 (low, (high * 1.15).max(low * 10.0))
             }
@@ -99,7 +99,7 @@ impl Range {
         Self { scale, low, high }
     }
 
-    /// Where a value lies, from 0 to 1; what is outside lies at the edge.
+    /// Returns the relative position of a value, from 0 to 1; values outside are clipped to the edge.
     fn place(&self, value: f64) -> f64 {
         let place = if self.scale == Scale::LogTime {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -109,7 +109,7 @@ impl Range {
         place.clamp(0.0, 1.0)
     }
 
-    /// Round values within the range.
+    /// Returns round values within the range.
     fn ticks(&self) -> Vec<f64> {
         if self.scale == Scale::LogTime {
             let decades = (self.high / self.low).log10();
@@ -127,7 +127,7 @@ impl Range {
         if self.scale == Scale::Share {
             return vec![0.0, 25.0, 50.0, 75.0, 90.0, 100.0];
         }
-        // Long times are named in minutes, so round ones are wanted.
+        // Long times are labelled in minutes, so ticks are round minutes.
         let unit = if self.in_minutes() { 60.0 } else { 1.0 };
         let rough = (self.high - self.low) / 5.0 / unit;
         let decade = 10f64.powf(rough.log10().floor());
@@ -164,7 +164,7 @@ impl Range {
 }
 
 impl Plot {
-    /// The drawing, with a caption.
+    /// Returns the drawing with a caption.
     pub(super) fn svg(&self) -> String {
         let wide = self.curves.iter().any(|curve| curve.shape == Shape::Dots);
         let width = if wide { WIDE } else { WIDTH };
@@ -235,7 +235,7 @@ impl Plot {
         );
         for (n, mark) in self.vertical.iter().enumerate() {
             let at = at_x(mark.at);
-            // The name stands on the side that has room, and where a curve that rises is not: high on the left, low on
+            // The name is placed on the side that has room, and away from a rising curve: high on the left, low on
             // the right.
             let row = 15.0 * n as f64;
             let (side, anchor, height) = if at > (LEFT + right) / 2.0 {

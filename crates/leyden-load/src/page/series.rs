@@ -1,4 +1,4 @@
-//! What is drawn, thinned out to what an eye can tell apart.
+//! Series to draw, thinned out to the resolution of the eye.
 
 use super::plot::{Curve, Shape};
 use crate::record::Record;
@@ -6,14 +6,14 @@ use crate::run::Run;
 use crate::stats::Samples;
 use crate::summary::weight;
 
-/// Points of a curve.
+/// Maximum number of points of a curve.
 const POINTS: usize = 400;
-/// Requests that are drawn.
+/// Maximum number of requests that are drawn.
 const REQUESTS: usize = 1500;
-/// Spans of time into which a run is divided.
+/// Number of intervals into which a run is divided.
 const BINS: f64 = 120.0;
 
-/// The share of samples, in percent, that does not exceed a value.
+/// Returns the cumulative distribution: values, and the share of samples in percent that does not exceed them.
 pub(super) fn cdf(samples: &Samples) -> Vec<(f64, f64)> {
     let (sorted, n) = (samples.sorted(), samples.len());
     let finite = sorted.iter().filter(|value| value.is_finite()).count();
@@ -30,7 +30,7 @@ pub(super) fn cdf(samples: &Samples) -> Vec<(f64, f64)> {
     points
 }
 
-/// Spans of equal length.
+/// Intervals of equal length.
 pub(super) struct Bins {
     width: f64,
     n: usize,
@@ -40,7 +40,7 @@ impl Bins {
     pub(super) fn over(run: &Run) -> Self {
         let ends = run.records.iter().map(|record| record.end);
         let end = ends.max().unwrap_or(run.to).max(run.to).as_secs_f64();
-        // Whole seconds, and tenths of one for short runs, read well.
+        // Whole seconds, and tenths of a second for short runs, so that interval ends are round.
         let grain = if end < 30.0 { 0.1 } else { 1.0 };
         let width = ((end / BINS / grain).ceil() * grain).max(grain);
         Self { width, n: ((end / width).ceil() as usize).max(1) }
@@ -54,7 +54,7 @@ impl Bins {
         values.iter().enumerate().map(|(i, value)| ((i as f64 + 0.5) * self.width, *value)).collect()
     }
 
-    /// Tokens of answers per second.
+    /// Returns the answer tokens per second.
     pub(super) fn tokens(&self, run: &Run) -> Vec<(f64, f64)> {
         let mut sums = vec![0.0; self.n];
         for record in &run.records {
@@ -66,7 +66,7 @@ impl Bins {
         self.points(&sums)
     }
 
-    /// Requests in flight, and those of them whose answer had begun, on average over each span.
+    /// Returns the requests in flight, and those of them whose answer had begun, as means over each interval.
     pub(super) fn running(&self, run: &Run) -> [Vec<(f64, f64)>; 2] {
         let (mut running, mut answering) = (vec![0.0; self.n], vec![0.0; self.n]);
         for record in &run.records {
@@ -79,7 +79,7 @@ impl Bins {
         [self.points(&running), self.points(&answering)]
     }
 
-    /// Adds the share of each span that lies between two times.
+    /// Adds the share of each interval that lies between two times.
     fn add(&self, sums: &mut [f64], from: f64, to: f64) {
         for (i, sum) in sums.iter_mut().enumerate().take(self.bin(to) + 1).skip(self.bin(from)) {
             let (low, high) = (i as f64 * self.width, (i as f64 + 1.0) * self.width);
@@ -88,14 +88,14 @@ impl Bins {
     }
 }
 
-/// Requests as points: when they began, and how long they took.
+/// Returns requests as points: begin and duration.
 pub(super) fn requests(run: &Run) -> Vec<Curve> {
     let step = run.records.len().div_ceil(REQUESTS).max(1);
     let shown = || run.records.iter().step_by(step);
     let at = |record: &Record| record.begin.as_secs_f64();
     let complete = shown().filter_map(|record| Some((at(record), record.e2e()?))).collect();
     let first = shown().filter_map(|record| Some((at(record), record.ttft()?))).collect();
-    // Failures are few, it is hoped, and none should be missed.
+    // Failures are usually few, and all should be visible.
     let failures = run.records.iter().filter(|record| record.fail.is_some());
     let failed = failures.take(REQUESTS).map(|r| (at(r), (r.end.saturating_sub(r.begin)).as_secs_f64()));
     let failed: Vec<_> = failed.collect();

@@ -1,4 +1,4 @@
-//! Whole runs against servers that behave and servers that do not.
+//! Whole runs against correct and misbehaving servers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,17 +15,17 @@ use leyden_load::{
 };
 use server::Server;
 
-/// Long enough for any machine; reached only where something hangs.
+/// Long enough for any machine; reached only if something hangs.
 const LONG: Duration = Duration::from_secs(600);
 
-/// A target with the default settings.
+/// Returns a target with the default settings.
 fn target(server: &Server, ask: Ask) -> Result<Target, Error> {
     let base = server.url().parse().unwrap();
     let server = leyden_load::Server::new(base, None, &Authorities::System)?;
     Target::find(server, None, ask, LONG, &Control::default())
 }
 
-/// So many requests of `users`.
+/// Returns a workload of this many requests.
 fn workload(users: u32, requests: u64) -> Workload {
     Workload {
         arrivals: Arrivals::Users(users, Pause::default()),
@@ -49,7 +49,7 @@ fn finish(target: &Target, workload: &Workload) -> Run {
     run(target, workload, &Control::default(), &mut |_| {}).unwrap()
 }
 
-/// The classes and messages of what failed.
+/// Returns the classes and messages of failed requests.
 fn failures(run: &Run) -> Vec<(Class, String)> {
     let failed = run.records.iter().filter_map(|record| record.fail.as_ref());
     failed.map(|fail| (fail.class, fail.message.clone())).collect()

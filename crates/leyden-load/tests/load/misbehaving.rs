@@ -1,4 +1,4 @@
-//! Servers that break, lie, stall and refuse.
+//! Servers that break connections, send invalid answers, stall and refuse.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::server::{Request, STREAM, Server, Step, answer, chunk, document, last
 use crate::*;
 use serde_json::json;
 
-/// A server whose answers to all but the probes are `steps`.
+/// Starts a server whose answers to all requests but the probes are `steps`.
 fn with_answer(steps: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> (Server, Target) {
     let server = Server::start(move |request| {
         let probe = request.path != "/v1/chat/completions" || request.body["max_tokens"] == 1;
@@ -17,7 +17,7 @@ fn with_answer(steps: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) ->
     (server, target)
 }
 
-/// What two requests to such a server come to.
+/// Returns the result of two requests to such a server.
 fn fails(steps: Vec<Step>) -> (Class, String) {
     let (_server, target) = with_answer(move |_| steps.clone());
     let mut workload = workload(2, 2);
@@ -128,7 +128,7 @@ fn connections_are_kept_and_a_closed_one_is_no_failure() {
     let run = finish(&target, &workload(1, 6));
     assert!(failures(&run).is_empty(), "{:?}", failures(&run));
     assert!(server.connections() >= 6);
-    // One that says so, and whose answers end with the connection.
+    // A server that announces it, and whose answers end with the connection.
     let (_server, target) = with_answer(|_| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
         vec![bytes(format!("{head}{}{}", token("x"), last(4, 1))), Step::Close]

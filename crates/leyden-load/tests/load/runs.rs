@@ -1,4 +1,4 @@
-//! What a run sends and what it measures.
+//! Requests and measurements of runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -12,8 +12,8 @@ use serde_json::json;
 
 #[test]
 fn users_get_their_answers_and_every_one_is_counted() {
-    // The first request of each user is answered when all users have sent theirs: else the third might come when the two
-    // others have had all twenty.
+    // The first request of each user is answered when all users have sent theirs; otherwise the third user might
+    // start when the two others have had all twenty answers.
     let (all, probed) = (Arc::new(Barrier::new(3)), Arc::new(AtomicBool::new(false)));
     let server = Server::start({
         let (all, probed) = (Arc::clone(&all), Arc::clone(&probed));

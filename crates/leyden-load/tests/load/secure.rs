@@ -10,7 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// An authority of the tests' own and a certificate for `localhost`; `make.sh` beside them made them.
+/// Returns the path of a certificate: the tests' own authority, or one for `localhost`, made by `make.sh` beside
+/// them.
 fn certificate(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../leyden-hub/tests/hub/certificates").join(name)
 }

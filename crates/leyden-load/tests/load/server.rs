@@ -1,4 +1,4 @@
-//! A server on the loopback interface: the interface that a load needs, and every way in which it can misbehave.
+//! A server on the loopback interface with the interface under test, which can misbehave in every way.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A request as the server saw it.
+/// A request as the server received it.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) head: String,
     pub(crate) body: Value,
-    /// Its number on its connection, from 0.
+    /// Number on its connection, from 0.
     pub(crate) nth: usize,
 }
 
-/// What a server does, one after the other.
+/// Actions of a server, in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Bytes(Vec<u8>),
@@ -39,12 +39,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves with `handler`, or as a good server does where it returns nothing.
+    /// Starts a server with `handler`; if that returns nothing, it answers correctly.
     pub(crate) fn start(handler: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::start_with(handler, |stream| Box::new(stream))
     }
 
-    /// The same on connections that `wrap` makes of TCP's.
+    /// Starts a server on connections that `wrap` makes of TCP's.
     pub(crate) fn start_with(
         handler: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
         wrap: impl Fn(TcpStream) -> Box<dyn Connection> + Send + Sync + 'static,
@@ -64,7 +64,7 @@ impl Server {
         server
     }
 
-    /// A server that does everything right.
+    /// Starts a server that answers correctly.
     pub(crate) fn good() -> Self {
         Self::start(|_| Vec::new())
     }
@@ -77,7 +77,7 @@ impl Server {
         self.port
     }
 
-    /// Requests to the paths that end in `end`.
+    /// Returns the requests to paths that end in `end`.
     pub(crate) fn seen(&self, end: &str) -> Vec<Request> {
         self.seen.lock().unwrap().iter().filter(|request| request.path.ends_with(end)).cloned().collect()
     }
@@ -97,7 +97,7 @@ impl Server {
             }
             for step in steps {
                 let stream = connection.get_mut();
-                // The client may have gone.
+                // The client may have closed the connection.
                 match step {
                     Step::Bytes(bytes) if stream.write_all(&bytes).and_then(|()| stream.flush()).is_ok() => {}
                     Step::Pause(time) => thread::sleep(time),
@@ -108,7 +108,7 @@ impl Server {
     }
 }
 
-/// What a connection can do.
+/// Operations of a connection.
 pub(crate) trait Connection: Read + Write {}
 
 impl<T: Read + Write> Connection for T {}
@@ -132,7 +132,7 @@ fn read(connection: &mut BufReader<Box<dyn Connection>>, nth: usize) -> Option<R
     Some(Request { path, head, body: serde_json::from_slice(&body).unwrap_or(Value::Null), nth })
 }
 
-/// A document with its length.
+/// Returns a document with its length.
 pub(crate) fn document(status: u16, more: &str, body: &Value) -> Vec<Step> {
     let body = body.to_string();
     let head = format!(
@@ -145,32 +145,32 @@ pub(crate) fn document(status: u16, more: &str, body: &Value) -> Vec<Step> {
 pub(crate) const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A chunk.
+/// Encodes a chunk.
 pub(crate) fn chunk(content: &str) -> Vec<u8> {
     format!("{:x}\r\n{content}\r\n", content.len()).into_bytes()
 }
 
-/// An event with a token.
+/// Returns an event with a token.
 pub(crate) fn token(text: &str) -> String {
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text }, "text": text }] });
     format!("data: {delta}\n\n")
 }
 
-/// What ends a stream: the reason, usage, and `[DONE]`.
+/// Returns the end of a stream: the finish reason, usage, and `[DONE]`.
 pub(crate) fn last(prompt: usize, output: usize) -> String {
     let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "length" }] });
     let usage = json!({ "choices": [], "usage": { "prompt_tokens": prompt, "completion_tokens": output } });
     format!("data: {finish}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// The words of a request's prompt, the system prompt included.
+/// Counts the words of a request's prompt, the system prompt included.
 pub(crate) fn words(request: &Request) -> usize {
     let count = |text: &Value| text.as_str().unwrap_or("").split_whitespace().count();
     let messages = request.body["messages"].as_array().into_iter().flatten();
     messages.map(|message| count(&message["content"])).sum::<usize>() + count(&request.body["prompt"])
 }
 
-/// A whole answer of so many tokens, 3 more than its words read.
+/// Returns an answer of `n` tokens, whose usage counts 3 prompt tokens more than the request has words.
 pub(crate) fn answer(request: &Request, n: usize) -> Vec<Step> {
     let mut steps = vec![Step::Bytes(STREAM.into())];
     steps.extend((0..n).map(|i| Step::Bytes(chunk(&token(&format!(" t{i}"))))));
@@ -178,7 +178,7 @@ pub(crate) fn answer(request: &Request, n: usize) -> Vec<Step> {
     steps
 }
 
-/// What a good server does.
+/// Answers a request correctly.
 pub(crate) fn good(request: &Request) -> Vec<Step> {
     match request.path.as_str() {
         "/v1/models" => document(200, "", &json!({ "object": "list", "data": [{ "id": "tiny" }] })),
