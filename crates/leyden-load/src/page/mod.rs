@@ -3,14 +3,14 @@
 mod file;
 mod plot;
 mod series;
-
-use std::fmt::Write;
+mod text;
 
 use crate::run::Run;
 use crate::slo::{Metric, Slo, Verdict};
 use crate::stats::{Percentiles, Samples};
 use crate::summary::Summary;
 use plot::{Axis, Curve, Mark, Plot, Scale, Shape};
+use text::{escape, number, put, seconds};
 
 pub use file::write_page;
 
@@ -256,51 +256,6 @@ impl Page<'_> {
                 horizontal: self.marks(&[Metric::Ttft, Metric::E2e]),
             },
         ]
-    }
-}
-
-/// Appends formatted text; writing to a `String` cannot fail.
-fn put(html: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = html.write_fmt(text);
-}
-
-/// Escapes text for a place between tags or in quotes.
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe += "&amp;",
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '"' => safe += "&quot;",
-            '\'' => safe += "&#39;",
-            c if c.is_control() => safe.push(' '),
-            c => safe.push(c),
-        }
-    }
-    safe
-}
-
-/// Formats a number with three significant digits.
-fn number(n: f64) -> String {
-    let digits = if n >= 99.95 || n == 0.0 {
-        0
-    } else if n >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{n:.digits$}")
-}
-
-/// Formats seconds in a suitable unit.
-fn seconds(s: f64) -> String {
-    if s >= 0.9995 {
-        format!("{} s", number(s))
-    } else if s >= 0.001 || s == 0.0 {
-        format!("{} ms", number(s * 1e3))
-    } else {
-        format!("{} µs", number(s * 1e6))
     }
 }
 

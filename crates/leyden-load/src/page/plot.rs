@@ -1,6 +1,6 @@
 //! Drawings in SVG: axes, curves and lines for limits.
 
-use super::{escape, number, put, seconds};
+use super::text::{escape, number, put, seconds};
 
 /// Size of the drawing and margins around the plot.
 const WIDTH: f64 = 560.0;
