@@ -3,13 +3,13 @@
 use leyden_tensor::{DType, Gguf, GgufWriter, Value, WeightSource, quant};
 use std::path::Path;
 
-/// Where the F16 weights lie, and where the embedded model goes, from the root.
+/// Path of the F16 weights, from the root.
 const FROM: &str = "../shared/demo-model/storyteller-f16.gguf";
 const TO: &str = "crates/leyden/model/storyteller-q8_0.gguf";
 
-/// The number llama.cpp gives to files that are mostly Q8_0.
+/// llama.cpp's file type for files that are mostly Q8_0.
 const FILE_TYPE_Q8_0: u32 = 7;
-/// The version of the block layouts.
+/// Version of the block layouts.
 const QUANTIZATION_VERSION: u32 = 2;
 
 /// Quantises every matrix to Q8_0 and keeps vectors in F32.

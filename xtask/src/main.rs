@@ -9,14 +9,14 @@ mod nightly;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A task: its name, what it does, and the function that does it.
+/// A task: its name, its description, and its function.
 struct Task {
     name: &'static str,
     help: &'static str,
     run: fn(&Path, &[String]) -> Result<(), String>,
 }
 
-/// Every task, one line each.
+/// Every task, one per line.
 const TASKS: &[Task] = &[
     Task { name: "bench-add", help: "add a run of `leyden bench --json` to bench/results", run: bench::add },
     Task {

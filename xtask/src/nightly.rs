@@ -1,6 +1,6 @@
-//! `cargo xtask nightly`: runs `.ci/nightly` and keeps its result in `.ci/nightly.json`.
+//! `cargo xtask nightly`: runs `.ci/nightly` and writes its result to `.ci/nightly.json`.
 //!
-//! The gate reads the commit there: where the kernels have not changed since, it leaves out their emulated tests.
+//! The gate reads the commit there: if the kernels have not changed since, it skips their emulated tests.
 
 use serde::Serialize;
 use std::io::{BufRead, BufReader};
@@ -12,11 +12,11 @@ struct Outcome {
     date: String,
     commit: String,
     passed: bool,
-    /// The lines of the summary: step, verdict, seconds.
+    /// Lines of the summary: step, verdict, seconds.
     summary: Vec<String>,
 }
 
-/// Runs everything; an error if a step failed. The result is kept either way.
+/// Runs all steps; returns an error if one failed. The result is written in either case.
 pub(crate) fn run(root: &Path, _: &[String]) -> Result<(), String> {
     let changed = output(root, "git", &["status", "--porcelain", "--untracked-files=no"])?;
     if !changed.is_empty() {

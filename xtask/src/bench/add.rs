@@ -1,4 +1,4 @@
-//! `cargo xtask bench-add MACHINE MODEL TYPE PEER FILE`: a run of `leyden bench --json --versus` into the results.
+//! `cargo xtask bench-add MACHINE MODEL TYPE PEER FILE`: adds a run of `leyden bench --json --versus` to the results.
 
 use super::results::{Ceilings, FOLDER, Results, Test};
 use serde_json::Value;
@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Adds the tests of a run to today's file of a machine; the first run of a day makes the file, with fields to complete.
+/// Adds the tests of a run to today's file of a machine; the first run of a day creates the file, with fields to fill
+/// in.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let [machine, model, dtype, peer, file] = arguments else {
         return Err("usage: cargo xtask bench-add MACHINE MODEL TYPE PEER FILE".to_owned());
@@ -40,7 +41,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A file without tests. What the machine tells is filled in.
+/// Returns a file without tests; facts about the machine are filled in from the document.
 fn begin(document: &Value, date: String) -> Result<Results, String> {
     let number = |key: &str| document["ceilings"][key].as_f64().map(|x| (x / 1e9).round());
     let first = &document["tests"][0];
@@ -64,7 +65,7 @@ fn begin(document: &Value, date: String) -> Result<Results, String> {
     })
 }
 
-/// The tests of a document of `leyden bench --json`.
+/// Reads the tests of a document of `leyden bench --json`.
 fn tests(document: &Value, model: &str, dtype: &str, peer: &str) -> Result<Vec<Test>, String> {
     let list = document["tests"]
         .as_array()
@@ -108,7 +109,7 @@ fn test(t: &Value, model: &str, dtype: &str, peer: &str) -> Result<Test, String>
     })
 }
 
-/// The middle sample, or the mean of the two in the middle, to a hundredth.
+/// Returns the middle sample, or the mean of the middle two, rounded to two decimals.
 fn median(mut samples: Vec<f64>) -> Option<f64> {
     samples.sort_by(f64::total_cmp);
     let (low, high) = (samples.get(samples.len().checked_sub(1)? / 2)?, samples.get(samples.len() / 2)?);

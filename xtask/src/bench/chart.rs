@@ -1,4 +1,4 @@
-//! The chart: Q4_K_M of the 1B shape on every machine, as multiples of the peers.
+//! The chart: Q4_K_M of the 1B shape on every machine, relative to the peers.
 
 use super::page::PEERS;
 use super::results::Results;
@@ -9,10 +9,10 @@ const WIDTH: f64 = 860.0;
 const BAR: f64 = 15.0;
 const GAP: f64 = 22.0;
 const TOP: f64 = 64.0;
-/// One colour for each peer, told apart by colour-blind readers too.
+/// Colours of the peers, distinguishable by colour-blind readers.
 const COLOURS: [&str; 2] = ["#0072b2", "#e69f00"];
 
-/// `docs/benchmarks.svg`.
+/// Returns the text of `docs/benchmarks.svg`.
 pub(super) fn chart(all: &[Results]) -> String {
     let mut bars = Vec::new();
     for r in all {

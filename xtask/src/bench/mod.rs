@@ -1,8 +1,8 @@
 //! Benchmarks as data: `cargo xtask bench-report` writes `docs/benchmarks.md`, its chart and the README's headline
-//! table from `bench/results/MACHINE/DATE.json`; `cargo xtask bench-add` makes such a file from what
-//! `leyden bench --json --versus` printed.
+//! table from `bench/results/MACHINE/DATE.json`; `cargo xtask bench-add` adds the output of
+//! `leyden bench --json --versus` to such a file.
 //!
-//! Of each machine the newest file is reported, and nothing else: older ones and git have the history.
+//! Only the newest file of each machine is reported; older files are kept as history.
 
 mod add;
 mod chart;
@@ -14,11 +14,11 @@ pub(crate) use add::run as add;
 use std::fs;
 use std::path::Path;
 
-/// Where the README's table stands.
+/// Markers around the README's table.
 const BEGIN: &str = "<!-- benchmarks: written by `cargo xtask bench-report` -->";
 const END: &str = "<!-- end of benchmarks -->";
 
-/// Writes all that is generated.
+/// Writes all generated files.
 pub(crate) fn report(root: &Path, _: &[String]) -> Result<(), String> {
     for (path, text) in generated(root)? {
         write(&root.join(&path), &text)?;
@@ -27,7 +27,7 @@ pub(crate) fn report(root: &Path, _: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// The files that follow from the results, with what should stand in them.
+/// Returns the generated files and their contents.
 fn generated(root: &Path) -> Result<Vec<(String, String)>, String> {
     let newest = results::newest(root)?;
     let readme = root.join("README.md");
@@ -44,7 +44,7 @@ fn generated(root: &Path) -> Result<Vec<(String, String)>, String> {
     ])
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let temporary = path.with_extension("new");

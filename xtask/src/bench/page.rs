@@ -1,9 +1,9 @@
-//! The page and the README's table, in Markdown.
+//! The benchmark page and the README's table, in Markdown.
 
 use super::results::{Results, Serving, Test};
 use std::fmt::Write as _;
 
-/// The peers, in the order of the columns.
+/// Peers, in the order of the columns.
 pub(super) const PEERS: [&str; 2] = ["llama.cpp", "ik_llama.cpp"];
 
 const HEAD: &str = "\
@@ -20,7 +20,7 @@ is the share of the read bandwidth that was measured in the same run. The machin
 
 ";
 
-/// `docs/benchmarks.md`.
+/// Returns the text of `docs/benchmarks.md`.
 pub(super) fn page(all: &[Results], serving: &Serving) -> String {
     let mut out = HEAD.to_owned();
     for results in all {
@@ -95,12 +95,12 @@ fn machine(out: &mut String, r: &Results) {
     out.push('\n');
 }
 
-/// Whether a test is `tg` and a number, or `pp` and a number, and nothing more.
+/// Returns true if a test is `tg` or `pp` and a number, and nothing more.
 fn is_plain(test: &str, decode: bool) -> bool {
     test.strip_prefix(if decode { "tg" } else { "pp" }).is_some_and(|n| n.parse::<usize>().is_ok())
 }
 
-/// Every model and type of a machine, in the order of the file.
+/// Returns every model and type of a machine, in the order of the file.
 fn models(r: &Results) -> Vec<(&str, &str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for t in &r.tests {
@@ -148,7 +148,7 @@ fn load(out: &mut String, s: &Serving) {
     }
 }
 
-/// The README's table: Q4_K_M on every machine.
+/// Returns the README's table: Q4_K_M on every machine.
 pub(super) fn headline(all: &[Results]) -> String {
     let mut out = format!(
         "| machine | model | prefill, t/s | / {0} | / {1} | decode, t/s | / {0} | / {1} |\n\

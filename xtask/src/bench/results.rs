@@ -5,29 +5,29 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folder of all results, from the root.
+/// Folder of all results, relative to the root.
 pub(super) const FOLDER: &str = "bench/results";
-/// The folder under it whose files are of servers under load.
+/// Subfolder with results of servers under load.
 const SERVING: &str = "serving";
 
-/// What one machine measured on one day.
+/// Results of one machine on one day.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Results {
     /// Processor and number of cores.
     pub(super) machine: String,
-    /// The instruction sets that decide.
+    /// Instruction sets that determine the speed.
     pub(super) isa: String,
     pub(super) threads: usize,
     /// `YYYY-MM-DD`.
     pub(super) date: String,
-    /// Of leyden.
+    /// Commit of leyden.
     pub(super) commit: String,
-    /// Other programs, with version and build.
+    /// Peers, with version and build.
     pub(super) peers: BTreeMap<String, String>,
-    /// What reproduces the tests.
+    /// Command that reproduces the tests.
     pub(super) command: String,
-    /// What the machine could do at most, measured in the same runs.
+    /// Peaks of the machine, measured in the same runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ceilings: Option<Ceilings>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub(super) struct Results {
     pub(super) tests: Vec<Test>,
 }
 
-/// Peaks of a machine.
+/// Measured peaks of a machine.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ceilings {
@@ -50,7 +50,7 @@ pub(super) struct Ceilings {
     pub(super) bf16_gmac_s: Option<f64>,
 }
 
-/// One test of one model, beside a peer or alone.
+/// One test of one model, with or without a peer.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Test {
@@ -59,29 +59,29 @@ pub(super) struct Test {
     /// Weight type.
     #[serde(rename = "type")]
     pub(super) dtype: String,
-    /// llama-bench's name, or what it adds.
+    /// Test in llama-bench's notation, with extensions.
     pub(super) test: String,
-    /// Tokens per second, of all sequences; a median where samples were kept.
+    /// Tokens per second of all sequences; the median if samples were kept.
     pub(super) leyden_ts: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) peer: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) peer_ts: Option<f64>,
-    /// Of the medians of samples taken in turn.
+    /// Ratio of the medians of alternating samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ratio_low: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ratio_high: Option<f64>,
-    /// Share of the ceiling that `share_of` names.
+    /// Share of the peak that `share_of` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) share: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) share_of: Option<String>,
 }
 
-/// Servers under load, side by side.
+/// Servers under load, compared.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Serving {
@@ -99,11 +99,11 @@ pub(super) struct Load {
     pub(super) date: String,
     pub(super) commit: String,
     pub(super) load: String,
-    /// Figure, leyden's value, the peer's.
+    /// Figure, leyden's value, the peer's value.
     pub(super) rows: Vec<(String, f64, f64)>,
 }
 
-/// The newest results of every machine, in the order of the folders' names.
+/// Reads the newest results of every machine, in the order of the folders' names.
 pub(super) fn newest(root: &Path) -> Result<Vec<Results>, String> {
     let mut all = Vec::new();
     for folder in entries(&root.join(FOLDER))? {
@@ -120,14 +120,14 @@ pub(super) fn newest(root: &Path) -> Result<Vec<Results>, String> {
     Ok(all)
 }
 
-/// The newest loads on servers.
+/// Reads the newest results of servers under load.
 pub(super) fn serving(root: &Path) -> Result<Serving, String> {
     let folder = root.join(FOLDER).join(SERVING);
     let file = entries(&folder)?.pop().ok_or_else(|| format!("{}: no results", folder.display()))?;
     read(&file)
 }
 
-/// What lies in a folder, sorted by name.
+/// Returns the entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
     let mut all = Vec::new();

@@ -1,12 +1,12 @@
-//! Only the files of architectures know architectures by name.
+//! Architectures are named only in their own files.
 
 use super::source::Source;
 use super::{Facts, Finding};
 
-/// Where architectures live, one file each; the file's name is the architecture's.
+/// Folder of architectures, one file each; the file's name is the architecture's.
 pub(super) const HOME: &str = "crates/leyden-models/src/arch/";
 
-/// Pre-tokenizers carry the same names for reasons of their own, and this crate speaks of neither.
+/// Paths that may use these names: pre-tokenizers have the same names independently of architectures.
 const EXEMPT: &[&str] = &["crates/leyden-text/", "crates/leyden-convert/src/tokenizer/", "xtask/"];
 
 pub(super) fn check(source: &Source, facts: &Facts) -> Vec<Finding> {

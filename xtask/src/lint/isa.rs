@@ -1,4 +1,4 @@
-//! Instruction sets are spelled out in a few places of the kernels and chosen at run time.
+//! Instruction sets are named only in a few places of the kernels and selected at run time.
 
 use super::source::{Source, has_word};
 use super::{Facts, Finding};
@@ -6,7 +6,7 @@ use super::{Facts, Finding};
 const CRATE: &str = "crates/leyden-kernels/src/";
 const HOMES: &[&str] = &["cpu/", "prefetch.rs", "simd/", "gemm/microkernel/", "gemm/registry/"];
 
-/// What belongs to [`HOMES`].
+/// Words that are allowed only in [`HOMES`].
 const WORDS: &[&str] = &[
     "core::arch",
     "std::arch",
@@ -27,12 +27,12 @@ pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
     let home = inside.is_some_and(|path| HOMES.iter().any(|home| path.starts_with(home)));
     for (number, line) in source.all_lines() {
         // `#[target_feature(enable = …)]` compiles a function for an extension; `cfg(target_feature = …)` would
-        // decide at build time what this machine can do.
+        // decide at build time and not by the machine that runs the program.
         let compact: String = line.split_whitespace().collect();
         if compact.contains("target_feature=") {
             findings.push(Finding::at(number, "`cfg(target_feature)`: extensions are detected at run time"));
         }
-        // What is dead on other processors may say so: that chooses nothing.
+        // `expect(dead_code)` for other processors is allowed, since it selects nothing.
         let chooses = !(line.trim_start().starts_with("#[cfg_attr(") && line.contains("expect(dead_code"));
         if !home
             && chooses

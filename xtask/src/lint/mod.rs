@@ -1,6 +1,6 @@
-//! The repository's own rules about its code, those that a compiler lint cannot express.
+//! The repository's own rules about its code, which a compiler lint cannot express.
 //!
-//! A [`Rule`] looks at one [`Source`], a file whose comments and literals have been set apart, and reports
+//! A [`Rule`] checks one [`Source`], a file whose comments and literals are separated from its code, and reports
 //! [`Finding`]s. `ARCHITECTURE.md` lists the rules under "Invariants".
 
 mod architectures;
@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 
 use source::Source;
 
-/// A place where a rule is broken, or nearly so.
+/// A violation of a rule, or a remark.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Line, from 1; 0 for the file as a whole.
     line: usize,
     message: String,
-    /// A remark only; does not fail the check.
+    /// True for a remark, which does not fail the check.
     remark: bool,
 }
 
@@ -36,10 +36,10 @@ impl Finding {
     }
 }
 
-/// What rules may know beyond the file in front of them.
+/// Facts about the repository that rules may use beyond the checked file.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// Names of architectures, after the files that implement them.
+    /// Names of architectures, from the names of the files that implement them.
     architectures: BTreeSet<String>,
     /// Imports between the modules of each crate.
     imports: imports::Imports,
@@ -51,7 +51,7 @@ struct Rule {
     check: fn(&Source, &Facts) -> Vec<Finding>,
 }
 
-/// Every rule, one line each.
+/// Every rule, one per line.
 const RULES: &[Rule] = &[
     Rule { name: "unsafe", check: unsafe_code::check },
     Rule { name: "isa", check: isa::check },
@@ -96,7 +96,7 @@ fn facts(sources: &[Source]) -> Facts {
     Facts { architectures, imports: imports::imports(sources) }
 }
 
-/// Reads every file that some rule looks at.
+/// Reads every file that a rule checks.
 fn load(root: &Path) -> Result<Vec<Source>, String> {
     let mut files = Vec::new();
     for folder in ["crates", "xtask", "fuzz"] {
@@ -110,7 +110,7 @@ fn load(root: &Path) -> Result<Vec<Source>, String> {
         let path = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().replace('\\', "/");
         sources.push(Source::new(path, &text));
     }
-    // `#[cfg(test)] mod name;` makes a test of another file.
+    // `#[cfg(test)] mod name;` marks another file as a test.
     let test_files: BTreeSet<String> = sources.iter().flat_map(Source::test_modules).collect();
     for source in &mut sources {
         if test_files.contains(&source.path) {
@@ -143,7 +143,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// The messages of a rule on one made-up file.
+    /// Returns the messages of a rule for one made-up file.
     pub(crate) fn findings(
         check: fn(&Source, &Facts) -> Vec<Finding>,
         path: &str,

@@ -1,4 +1,4 @@
-//! Asynchronous runtimes stay in a server crate; examples may show how to use the library from one.
+//! Asynchronous runtimes are only in the server crate; examples may show how to use the library from one.
 
 use super::source::{Source, has_word};
 use super::{Facts, Finding};
@@ -12,7 +12,7 @@ pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let hit = |line: &str| WORDS.iter().find(|word| has_word(line, word));
-    // What examples and tests need comes behind what the crate itself needs.
+    // Dev-dependencies come after the crate's own dependencies.
     source
         .all_lines()
         .take_while(|(_, line)| line.trim() != "[dev-dependencies]")

@@ -1,4 +1,4 @@
-//! Files stay small enough to be read at one sitting.
+//! Files are short enough to be read in one sitting.
 
 use super::source::Source;
 use super::{Facts, Finding};
@@ -6,15 +6,15 @@ use super::{Facts, Finding};
 /// Limits for paths that begin with `place`.
 struct Limit {
     place: &'static str,
-    /// Above this, a remark.
+    /// Number of lines above which a remark is made.
     soft: usize,
-    /// Above this, broken.
+    /// Number of lines above which the rule is broken.
     hard: usize,
-    /// Whether tests count as well.
+    /// True if lines of tests count.
     tests: bool,
 }
 
-/// The first that fits holds.
+/// Limits; the first match applies.
 const LIMITS: &[Limit] = &[
     Limit { place: "ARCHITECTURE.md", soft: 200, hard: 200, tests: true },
     Limit { place: "crates/leyden/examples/", soft: 40, hard: 40, tests: true },

@@ -1,6 +1,6 @@
-//! A source file taken apart: code, literals, and which lines are tests.
+//! A source file split into code and literals, with the lines of tests marked.
 //!
-//! Rules look for words in code, so comments and the contents of literals must not answer. The scan below knows
+//! Rules search for words in code, so comments and the contents of literals must not match. The scanner below knows
 //! just enough of Rust's grammar for that: nested comments, escapes, raw strings, and that `'a` may be a lifetime.
 
 /// One file, split for the rules.
@@ -12,12 +12,12 @@ pub(crate) struct Source {
     code: Vec<String>,
     /// String literals with their line numbers, from 1.
     literals: Vec<(usize, String)>,
-    /// For each line, whether it belongs to a test.
+    /// True for each line that belongs to a test.
     test: Vec<bool>,
 }
 
 impl Source {
-    /// Splits `text`. Files that are not Rust stand as code without literals.
+    /// Splits `text`. Files that are not Rust are kept as code without literals.
     pub(crate) fn new(path: String, text: &str) -> Self {
         let (code, literals) =
             if path.ends_with(".rs") { split(text) } else { (text.to_owned(), Vec::new()) };
@@ -30,42 +30,42 @@ impl Source {
         Self { path, code: code.lines().map(str::to_owned).collect(), literals, test }
     }
 
-    /// Whether this is Rust.
+    /// Returns true if this is Rust.
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Code lines with their numbers, from 1, tests included.
+    /// Returns code lines with their numbers, from 1, tests included.
     pub(crate) fn all_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.iter().enumerate().map(|(i, line)| (i + 1, line.as_str()))
     }
 
-    /// Code lines outside tests.
+    /// Returns code lines outside tests, with their numbers.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.all_lines().filter(|(number, _)| !self.is_test(*number))
     }
 
-    /// String literals outside tests.
+    /// Returns string literals outside tests, with their line numbers.
     pub(crate) fn literals(&self) -> impl Iterator<Item = (usize, &str)> {
         self.literals.iter().map(|(line, text)| (*line, text.as_str())).filter(|(n, _)| !self.is_test(*n))
     }
 
-    /// Number of lines, comments included, that are not tests.
+    /// Returns the number of lines, comments included, that are not tests.
     pub(crate) fn len_without_tests(&self) -> usize {
         self.test.iter().filter(|test| !**test).count()
     }
 
-    /// Number of all lines.
+    /// Returns the number of all lines.
     pub(crate) fn len(&self) -> usize {
         self.code.len()
     }
 
-    /// Declares every line a test.
+    /// Marks every line as a test.
     pub(crate) fn mark_as_test(&mut self) {
         self.test.fill(true);
     }
 
-    /// Paths that `#[cfg(test)] mod name;` may mean, seen from this file.
+    /// Returns the paths that `#[cfg(test)] mod name;` in this file may refer to.
     pub(crate) fn test_modules(&self) -> Vec<String> {
         let Some((folder, file)) = self.path.rsplit_once('/') else { return Vec::new() };
         let folder = match file {
@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// Whether `word` stands in `line` with no letter, digit or underscore on either side.
+/// Returns true if `word` is in `line` with no letter, digit or underscore on either side.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -130,7 +130,7 @@ fn split(text: &str) -> (String, Vec<(usize, String)>) {
     (code, literals)
 }
 
-/// Length of a block comment, which may hold others.
+/// Returns the length of a block comment, which may be nested.
 fn block_comment(rest: &[char]) -> usize {
     let mut depth = 0usize;
     let mut i = 0;
@@ -151,12 +151,13 @@ fn block_comment(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// Letters before the quotation mark or the hashes of a string: `r`, `b`, `c`, `br`, `cr`.
+/// Returns the number of letters before the quotation mark or the hashes of a string: `r`, `b`, `c`, `br`, `cr`.
 fn prefix_len(rest: &[char]) -> usize {
     rest.iter().take_while(|c| c.is_ascii_lowercase()).count()
 }
 
-/// Length of the opening (prefix, hashes, quotation mark) and of the contents of a string that starts here.
+/// Returns the lengths of the opening (prefix, hashes, quotation mark) and of the contents of a string that starts
+/// here.
 fn string(rest: &[char], after_name: bool) -> Option<(usize, usize)> {
     let prefix = prefix_len(rest);
     let word: String = rest[..prefix].iter().collect();
@@ -183,7 +184,7 @@ fn string(rest: &[char], after_name: bool) -> Option<(usize, usize)> {
     Some((open, rest.len() - open))
 }
 
-/// Length of a character literal, or 0 for anything else, a lifetime included.
+/// Returns the length of a character literal, or 0 for anything else, including a lifetime.
 fn char_literal(rest: &[char]) -> usize {
     match rest {
         ['\'', '\\', _, tail @ ..] => {
@@ -194,7 +195,7 @@ fn char_literal(rest: &[char]) -> usize {
     }
 }
 
-/// Marks the lines of every item behind `#[cfg(test)]`.
+/// Marks the lines of every item after `#[cfg(test)]`.
 fn test_lines(code: &str) -> Vec<bool> {
     let mut marks = vec![false; code.lines().count()];
     let mut from = 0;
@@ -211,7 +212,7 @@ fn test_lines(code: &str) -> Vec<bool> {
     marks
 }
 
-/// The end of the item that begins at `start`: its closing brace, or a semicolon before any brace.
+/// Returns the end of the item that begins at `start`: its closing brace, or a semicolon before any brace.
 fn item_end(code: &str, start: usize) -> usize {
     let mut depth = 0usize;
     for (i, c) in code[start..].char_indices() {

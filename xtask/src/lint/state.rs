@@ -1,4 +1,4 @@
-//! No mutable state shared by the whole process.
+//! No mutable state is shared by the whole process.
 
 use super::source::{Source, has_word};
 use super::{Facts, Finding};
@@ -7,7 +7,7 @@ pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
     if !source.is_rust() {
         return Vec::new();
     }
-    // Behind an apostrophe `static` is a lifetime.
+    // After an apostrophe `static` is a lifetime.
     let mutable = |line: &str| has_word(&line.replace("'static", ""), "static mut");
     let hits = source.all_lines().filter(|(_, line)| mutable(line));
     hits.map(|(number, _)| Finding::at(number, "`static mut`")).collect()

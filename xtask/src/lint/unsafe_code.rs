@@ -1,4 +1,4 @@
-//! `unsafe` only where memory and instructions are handled.
+//! `unsafe` is only used where memory and instructions are handled.
 
 use super::source::{Source, has_word};
 use super::{Facts, Finding};
