@@ -1,4 +1,4 @@
-//! Any text as a chat template: refused or parsed, and what is parsed renders or fails in bounded time.
+//! Any text as a chat template is refused or parsed, and a parsed template renders or fails in bounded time.
 #![no_main]
 
 use leyden_text::{ChatTemplate, Message, RenderOptions};

@@ -1,4 +1,4 @@
-//! Any bytes as a GGUF file: opened or refused, and what is opened can be read.
+//! Any bytes as a GGUF file are refused, or opened and can be read.
 #![no_main]
 
 use leyden_tensor::{Gguf, WeightSource, quant};

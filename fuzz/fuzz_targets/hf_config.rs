@@ -1,4 +1,4 @@
-//! Any bytes as the `config.json` of a model. What describes a decoder has sizes that fit together.
+//! Any bytes as the `config.json` of a model are refused, or describe a decoder whose sizes fit together.
 #![no_main]
 
 use leyden_models::config_of_json;

@@ -1,4 +1,4 @@
-//! Any JSON as a schema, and any text as a grammar: a grammar that can be followed for some tokens, or an error.
+//! Any JSON as a schema, and any text as a grammar, gives an error or a grammar that can be followed for some tokens.
 #![no_main]
 
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! Any bytes as an ONNX model. What is opened can be read.
+//! Any bytes as an ONNX model are refused, or opened and can be read.
 #![no_main]
 
 use leyden_tensor::{Onnx, WeightSource};

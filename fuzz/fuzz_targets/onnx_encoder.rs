@@ -1,4 +1,5 @@
-//! Any bytes as an ONNX model beside the configuration of a tiny BERT. What is taken for that encoder has all its weights.
+//! Any bytes as an ONNX model with the configuration of a tiny BERT. If it is accepted as that encoder, it has all
+//! weights.
 #![no_main]
 
 use std::path::PathBuf;

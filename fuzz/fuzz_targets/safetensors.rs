@@ -1,5 +1,5 @@
-//! Any bytes as a safetensors file. Bytes that begin as JSON does are also tried as a header before 100
-//! bytes of data, as the index of a sharded model and as a configuration. What is opened can be read.
+//! Any bytes as a safetensors file are refused, or opened and can be read. Bytes that begin like JSON are also tried
+//! as a header before 100 bytes of data, as the index of a sharded model and as a configuration.
 #![no_main]
 
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn framed(header: &[u8], data: usize) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, &vec![0x3c; data]].concat()
 }
 
-/// A folder with two shards, the index to be written into it.
+/// Returns a folder with two shards, into which the index is written.
 fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Any bytes as a `tokenizer.json`. What is read encodes and decodes texts, among them what the file itself says.
+//! Any bytes as a `tokenizer.json` are refused, or encode and decode texts, including the file's own text.
 #![no_main]
 
 use leyden_text::{Detokenizer, Special, from_tokenizer_json};
