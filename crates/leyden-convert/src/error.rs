@@ -1,9 +1,9 @@
-//! Errors: which file, and what is wrong with it.
+//! Errors: the file, and what is wrong with it.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// Why a model could not be converted.
+/// Error of a conversion.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,15 +16,15 @@ pub enum Error {
     /// The tokenizer is not supported, or damaged.
     #[error("{0}")]
     Text(#[from] leyden_text::Error),
-    /// Something in a file cannot be said in the other layout.
+    /// Something in a file cannot be expressed in the other layout.
     #[error("{file}: {what}")]
     Unlike {
         /// The file.
         file: String,
-        /// What it is.
+        /// Description of the error.
         what: String,
     },
-    /// Whoever watched the progress said stop. Nothing is left under the final name.
+    /// The caller's `watch` asked to stop. No file is left under the final name.
     #[error("stopped")]
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! The settings of a folder as texts, for GGUF files that have them beside GGUF's own keys.
+//! Settings files of a folder as texts, for GGUF files that have them beside GGUF's own keys.
 
 use crate::error::Error;
 use leyden_files::OutputOptions;
@@ -6,10 +6,10 @@ use leyden_tensor::{FolderFiles, HfFile, HfFolder};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// The most bytes of one of them: the largest vocabularies take some 40 MB.
+/// Maximum size of a file in bytes: the largest vocabularies take some 40 MB.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Those of a folder.
+/// Reads the settings files of a folder.
 pub(crate) fn of_folder(folder: &HfFolder) -> Result<FolderFiles, Error> {
     let mut names: Vec<String> = HfFolder::settings_names().map(str::to_owned).collect();
     if let Some(list) = folder.read(HfFile::Modules)? {
@@ -34,10 +34,10 @@ pub(crate) fn of_folder(folder: &HfFolder) -> Result<FolderFiles, Error> {
     Ok(FolderFiles::new(all))
 }
 
-/// Writes them into a folder.
+/// Writes the files into a folder.
 pub(crate) fn write(files: &FolderFiles, to: &Path) -> Result<(), Error> {
     for (name, text) in files.iter() {
-        // What stands in a file from outside does not leave the folder.
+        // Names from a downloaded file must not lead out of the folder.
         let inside = |part: &str| {
             !part.starts_with('.') && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
         };

@@ -1,4 +1,4 @@
-//! A GGUF file as a folder of the hub's layout.
+//! Conversion of a GGUF file to a Hugging Face folder.
 
 use crate::error::Error;
 use crate::files;
@@ -14,12 +14,12 @@ use serde_json::json;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Writes the model in a GGUF file as a folder with `config.json`, safetensors and tokenizer. Matrices that are quantised
-/// become F16; with `dtype` all have that type. The folder appears whole, or not at all.
+/// Writes the model of a GGUF file as a folder with `config.json`, safetensors and tokenizer. Quantised matrices
+/// become F16; with `dtype` all matrices get that type. The folder appears complete or not at all.
 ///
 /// # Errors
-/// There is such a folder, models of this architecture are not converted, a file cannot be read or written, the model or its
-/// tokenizer has something that folders have no word for, or `watch` said stop.
+/// The folder exists, the architecture is not converted, a file cannot be read or written, the model or its
+/// tokenizer cannot be expressed in a folder, or `watch` asked to stop.
 pub fn to_folder(
     from: &Path,
     to: &Path,
@@ -85,7 +85,7 @@ pub fn to_folder(
         write(name, &text)?;
     }
     let template = templates::to_folder(source.metadata(), made.path())?;
-    // What was written is read before it gets its name.
+    // Read back before the folder gets its name.
     let folder = HfFolder::open(made.path())?;
     let Some(note) = tokenizer::same(&folder, source.metadata(), from)? else {
         return Err(Error::unlike(from, format!("tokenizer.ggml.pre: {rule}: texts would be cut otherwise")));
@@ -95,7 +95,7 @@ pub fn to_folder(
     Ok(Report { tensors: tensors.len(), bytes, rule, template, note })
 }
 
-/// A folder under a temporary name beside the wanted one.
+/// Creates a folder under a temporary name beside the wanted one.
 fn beside(to: &Path) -> Result<TemporaryFolder, Error> {
     let made = TemporaryFolder::beside(to)
         .map_err(|error| Error::unlike(to, format!("cannot create a folder beside it: {error}")))?;
@@ -105,12 +105,12 @@ fn beside(to: &Path) -> Result<TemporaryFolder, Error> {
     Ok(made)
 }
 
-/// Gives a folder its name.
+/// Renames the finished folder.
 fn finish(made: TemporaryFolder, to: &Path) -> Result<(), Error> {
     made.rename(to).map_err(|error| Error::unlike(to, format!("cannot rename the finished folder: {error}")))
 }
 
-/// A model whose file has the settings of its folder: these, and its tensors under the names that they had.
+/// Converts a model whose file has its folder's settings: writes these, and the tensors under their original names.
 fn of_files(
     source: &Gguf,
     model: &ToFolder<'_>,
@@ -147,7 +147,7 @@ fn of_files(
         writer.finish()?;
     }
     source.check_intact()?;
-    // What was written is read before it gets its name.
+    // Read back before the folder gets its name.
     let folder = HfFolder::open(made.path())?;
     leyden_text::from_hf(&folder)?;
     config_of(&HfModel::new(folder)?)?;

@@ -1,4 +1,4 @@
-//! A folder from the hub as a GGUF file.
+//! Conversion of a Hugging Face folder to a GGUF file.
 
 use crate::error::Error;
 use crate::files;
@@ -10,13 +10,13 @@ use leyden_tensor::{DType, Gguf, GgufWriter, HfFolder, Value, WeightSource};
 use std::io::Write;
 use std::path::Path;
 
-/// Writes the model in a folder as a GGUF file. Matrices keep their type if that is F32, F16 or BF16, and become F16
-/// otherwise; with `dtype` all have that one. Under the name there is the whole file, read back and compared, or what was
-/// there before.
+/// Writes the model of a folder as a GGUF file. F32, F16 and BF16 matrices keep their type, others become F16; with
+/// `dtype` all get that type. `to` is the complete new file, read back and compared, or the file that was there
+/// before.
 ///
 /// # Errors
-/// Models of this architecture are not converted, a file cannot be read or written, the model or its tokenizer has something that
-/// GGUF has no word for, or `watch` said stop.
+/// The architecture is not converted, a file cannot be read or written, the model or its tokenizer cannot be
+/// expressed in GGUF, or `watch` asked to stop.
 pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'_>) -> Result<Report, Error> {
     let model = HfModel::new(HfFolder::open(from)?)?;
     let made = ToGguf::new(&model)?;
@@ -44,7 +44,7 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
         to.row_bytes(tensor.shape.last().copied().unwrap_or(1)).unwrap_or(0) * rows
     };
     let bytes: usize = all().map(of).sum();
-    // What most matrices are.
+    // Type of most matrices.
     let main = all().find(|(tensor, _)| tensor.name.ends_with("attn_output.weight")).map(|(_, to)| *to);
     writer.set(
         "general.file_type",
@@ -76,7 +76,7 @@ pub fn to_gguf(from: &Path, to: &Path, dtype: Option<DType>, watch: &mut Watch<'
     })?;
     model.check_intact()?;
     if whole {
-        // What was written is read as whoever runs it does.
+        // Read back as a user of the file reads it.
         config_of(&Gguf::open(to)?)?;
     }
     Ok(Report { tensors: types.len(), bytes, rule, template, note })

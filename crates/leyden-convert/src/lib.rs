@@ -1,9 +1,10 @@
-//! Models between the layout of the Hugging Face hub and GGUF: weights, configuration, tokenizer, chat template.
+//! Conversion of models between the Hugging Face layout and GGUF: weights, configuration, tokenizer, chat template.
 //!
-//! [`to_gguf`] and [`to_folder`] convert the models of `leyden-models`' registry that say so. Files of encoders have the settings of
-//! their folder as texts too (`files.rs`), which is where their tokenizer is read from. What a tokenizer does is not
-//! looked up but compared: of the rules that either layout has a name for, the one is taken with which both tokenizers make the
-//! same tokens of a sample of hard cases (`tokenizer/`), and none is guessed.
+//! [`to_gguf`] and [`to_folder`] convert the architectures that `leyden-models`' registry marks as converted. Files
+//! of encoders also have their folder's settings as texts (`files.rs`), from which their tokenizer is read. The rules
+//! of a tokenizer are found by comparison: of the rules that have a name in the other layout, the converter takes one
+//! with which both tokenizers give the same tokens for a sample of hard cases (`tokenizer/`), and refuses the model
+//! if there is none.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -21,20 +22,20 @@ pub use gguf::to_gguf;
 
 use std::ops::ControlFlow;
 
-/// What a model became.
+/// Result of a conversion.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Tensors that were written.
+    /// Number of tensors that were written.
     pub tensors: usize,
-    /// Bytes of them.
+    /// Bytes of these tensors.
     pub bytes: usize,
-    /// The rule by which texts are cut into words, by GGUF's name.
+    /// GGUF's name of the pre-tokenizer.
     pub rule: String,
-    /// Whether there was a chat template.
+    /// True if there was a chat template.
     pub template: bool,
-    /// What the other layout has no word for, and what follows from it.
+    /// Properties that the other layout cannot express, and their consequences.
     pub note: Option<String>,
 }
 
-/// Hears how many bytes of all are written, and may say stop.
+/// Callback that gets the written bytes and all bytes, and may ask to stop.
 pub type Watch<'a> = dyn FnMut(usize, usize) -> ControlFlow<()> + 'a;

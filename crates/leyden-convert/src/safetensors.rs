@@ -7,14 +7,14 @@ use serde_json::{Map, Value as Json, json};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A file whose tensors are announced, and then written in that order.
+/// A file whose tensors are declared first and then written in that order.
 #[derive(Debug)]
 pub(crate) struct Writer {
     path: PathBuf,
     out: BufWriter<Output>,
 }
 
-/// A type's name.
+/// Returns the name of a type.
 fn name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "F32",
@@ -24,7 +24,7 @@ fn name(dtype: DType) -> &'static str {
 }
 
 impl Writer {
-    /// Begins a file of tensors with these names, types, shapes and bytes.
+    /// Creates a file of tensors with these names, types, shapes and bytes.
     pub(crate) fn create(
         path: &Path,
         tensors: &[(String, DType, Vec<usize>, usize)],
@@ -48,12 +48,12 @@ impl Writer {
         Ok(writer)
     }
 
-    /// The next bytes.
+    /// Writes the next bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.out.write_all(bytes).map_err(|error| Error::unlike(&self.path, format!("cannot write: {error}")))
     }
 
-    /// Flushes all of it to the disk.
+    /// Flushes the file to the disk.
     pub(crate) fn finish(self) -> Result<(), Error> {
         let failed = |error: std::io::Error| Error::unlike(&self.path, format!("cannot write: {error}"));
         self.out.into_inner().map_err(|error| failed(error.into_error()))?.finish().map_err(failed)

@@ -10,11 +10,11 @@ use leyden_tensor::{Array, HfFolder, Metadata, Value};
 use leyden_text::ChatTemplate;
 use std::path::Path;
 
-/// The key of the default template.
+/// Key of the default template.
 pub(crate) const KEY: &str = "tokenizer.chat_template";
 const NAMES_KEY: &str = "tokenizer.chat_templates";
 const DEFAULT: &str = "default";
-/// The longest name, in bytes.
+/// Maximum length of a name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// Returns the keys of a folder's templates.
@@ -26,7 +26,7 @@ pub(crate) fn to_gguf(folder: &HfFolder) -> Result<Vec<(String, Value)>, Error> 
             entries.push((KEY.to_owned(), source));
             continue;
         }
-        // Names of keys have letters, digits and `_` alone.
+        // Names in keys have only letters, digits and `_`.
         let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = template.name.chars().map(letter).collect();
         entries.push((format!("{KEY}.{name}"), source));
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(names, Some(&Value::Array(Array::from_strs(["rag", "tool_use"].into_iter()))));
     }
 
-    /// A name of a file from outside does not lead out of the folder.
+    /// The name of a template must not lead out of the folder.
     #[test]
     fn names_that_are_paths_are_refused() {
         let long = format!("{KEY}.{}", "x".repeat(MAX_NAME_BYTES + 1));

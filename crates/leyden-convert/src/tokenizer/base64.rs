@@ -1,8 +1,8 @@
-//! Bytes as Base64 (RFC 4648), in which `tokenizer.json` has SentencePiece's table of characters.
+//! Base64 (RFC 4648), the encoding of SentencePiece's character table in `tokenizer.json`.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The bytes of a text; `None` if it is no Base64.
+/// Decodes a text; `None` if it is not Base64.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut held) = (0_u32, 0);
@@ -18,7 +18,7 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The text of bytes.
+/// Encodes bytes.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {

@@ -1,16 +1,16 @@
-//! What cuts texts into words before byte-level BPE, as `tokenizer.json` spells it out.
+//! The pre-tokenizers of byte-level BPE, as `tokenizer.json` describes them.
 
 use serde_json::{Value as Json, json};
 
-/// Contractions, words with one character before, numbers of so many digits, other characters, white space: the pattern of
-/// cl100k, and of most vocabularies after it.
+/// Returns the pattern of cl100k, which most later vocabularies use: contractions, words with one character before,
+/// numbers of some digits, other characters, white space.
 fn words(digits: &str) -> String {
     format!(
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{{L}}\\p{{N}}]?\\p{{L}}+|{digits}| ?[^\\s\\p{{L}}\\p{{N}}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
     )
 }
 
-/// Words by their case, as o200k has them; `tail` follows each.
+/// Returns the pattern of o200k, which splits words by case; `tail` follows each.
 fn cased(tail: &str, digits: &str) -> String {
     format!(
         "[^\\r\\n\\p{{L}}\\p{{N}}]?[\\p{{Lu}}\\p{{Lt}}\\p{{Lm}}\\p{{Lo}}\\p{{M}}]*[\\p{{Ll}}\\p{{Lm}}\\p{{Lo}}\\p{{M}}]+{tail}|[^\\r\\n\\p{{L}}\\p{{N}}]?[\\p{{Lu}}\\p{{Lt}}\\p{{Lm}}\\p{{Lo}}\\p{{M}}]+[\\p{{Ll}}\\p{{Lm}}\\p{{Lo}}\\p{{M}}]*{tail}|{digits}| ?[^\\s\\p{{L}}\\p{{N}}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -33,12 +33,12 @@ fn sequence(steps: &[Json]) -> Json {
     json!({ "type": "Sequence", "pretokenizers": steps })
 }
 
-/// One pattern, then bytes.
+/// Returns a step with one pattern, followed by the conversion to bytes.
 fn one(pattern: &str) -> Json {
     sequence(&[split(pattern), byte_level(false)])
 }
 
-/// The steps of a rule, and whether whole words that are tokens are taken as they are.
+/// Returns the steps of a rule, and true if whole words that are tokens skip the merges.
 pub(super) fn steps(rule: &str) -> Option<(Json, bool)> {
     const CONTRACTIONS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
     Some(match rule {
@@ -79,7 +79,7 @@ pub(super) fn steps(rule: &str) -> Option<(Json, bool)> {
     })
 }
 
-/// Whether steps are those of a rule, however much of what is usual they say.
+/// Returns true if steps are those of a rule; default values may be omitted.
 pub(super) fn are_of(rule: &str, found: &Json) -> bool {
     fn plain(step: &Json) -> Json {
         let mut step = step.clone();

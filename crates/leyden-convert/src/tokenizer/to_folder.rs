@@ -10,19 +10,19 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A tokenizer as a folder has it.
+/// A tokenizer in the Hugging Face layout.
 pub(crate) struct Document {
     /// `tokenizer.json`.
     pub(crate) tokenizer: Json,
     /// `tokenizer_config.json`.
     pub(crate) settings: Json,
-    /// The rule by which texts are cut, for people.
+    /// Name of the pre-tokenizer, for messages.
     pub(crate) rule: String,
-    /// The token that fills batches.
+    /// Padding token.
     pub(crate) padding: Option<u32>,
 }
 
-/// What the file says.
+/// Tokenizer of a GGUF file.
 struct Source<'a> {
     metadata: &'a Metadata,
     path: &'a Path,
@@ -31,7 +31,7 @@ struct Source<'a> {
     ours: Box<dyn Tokenizer>,
 }
 
-/// The tokenizer of a GGUF file.
+/// Converts the tokenizer of a GGUF file.
 pub(crate) fn of_gguf(metadata: &Metadata, path: &Path) -> Result<Document, Error> {
     let source = Source {
         metadata,
@@ -55,8 +55,8 @@ pub(crate) fn of_gguf(metadata: &Metadata, path: &Path) -> Result<Document, Erro
     Ok(Document { tokenizer: source.whole(&document), settings, rule, padding })
 }
 
-/// Whether the tokenizer of a folder makes of the sample what that of a GGUF file does; if so, what is told of beginnings of
-/// texts.
+/// Compares the tokens of the sample from a folder's tokenizer and from a GGUF file's. Returns `None` if they differ,
+/// else a note if texts that begin with a space or follow special tokens are tokenised differently.
 pub(crate) fn same(
     folder: &HfFolder,
     metadata: &Metadata,
@@ -89,7 +89,7 @@ fn list(metadata: &Metadata, key: &str, path: &Path) -> Result<Vec<String>, Erro
     all.iter().enumerate().map(text).collect()
 }
 
-/// The parts of `tokenizer.json` that the kinds of tokenizers differ in.
+/// The parts of `tokenizer.json` that differ between kinds of tokenizers.
 struct Parts {
     normalizer: Json,
     pre_tokenizer: Json,
@@ -115,7 +115,7 @@ impl Source<'_> {
         id.and_then(|id| self.tokens.get(id as usize)).map(String::as_str)
     }
 
-    /// The token for what cannot be written.
+    /// Returns the unknown token.
     fn unknown(&self) -> Option<usize> {
         let named = self.id("tokenizer.ggml.unknown_token_id").map(|id| id as usize);
         named.or_else(|| self.kinds.iter().position(|kind| *kind == UNKNOWN))
@@ -125,7 +125,7 @@ impl Source<'_> {
         self.tokens.iter().enumerate().map(|(id, text)| (text.clone(), json!(id))).collect()
     }
 
-    /// Byte-level BPE.
+    /// Converts byte-level BPE.
     fn byte_level(&self) -> Result<(String, Parts), Error> {
         let rule = self.metadata.opt_str("tokenizer.ggml.pre")?.unwrap_or("gpt-2").to_owned();
         let (pre_tokenizer, ignore_merges) = steps(&rule)
@@ -156,7 +156,7 @@ impl Source<'_> {
         Ok(self.metadata.opt_bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(default))
     }
 
-    /// BPE of SentencePiece, as merges in the order of the scores of what they make.
+    /// Converts SentencePiece's BPE; merges are ordered by the scores of their results.
     fn sentencepiece(&self) -> Result<(String, Parts), Error> {
         let scores = self.scores()?;
         let ids: HashMap<&str, usize> =
@@ -173,7 +173,7 @@ impl Source<'_> {
                 }
             }
         }
-        // The highest score first; of one token the pairs in the order of transformers.
+        // The highest score first; pairs with the same result in transformers' order.
         merges.sort_by(|a, b| b.0.total_cmp(&a.0).then((b.3.len(), b.4.len()).cmp(&(a.3.len(), a.4.len()))));
         let merges: Vec<Json> = merges.iter().map(|merge| json!([merge.3, merge.4])).collect();
         let prefix = self.prefix(true)?;
@@ -210,7 +210,7 @@ impl Source<'_> {
         if let Some(Value::Array(map)) = self.metadata.get("tokenizer.ggml.precompiled_charsmap")
             && !map.is_empty()
         {
-            // Signed in some files.
+            // Some files have signed bytes.
             let map: Vec<u8> =
                 map.iter().filter_map(|byte| byte.as_integer()).map(|byte| byte as u8).collect();
             normalizers.push(json!({ "type": "Precompiled", "precompiled_charsmap": base64::encode(&map) }));
@@ -220,7 +220,7 @@ impl Source<'_> {
             normalizers.push(json!({ "type": "Strip", "strip_left": true, "strip_right": true }));
             normalizers.push(json!({ "type": "Replace", "pattern": { "Regex": " {2,}" }, "content": " " }));
         }
-        // A file's texts get the space whatever they begin with, and are not parted at spaces.
+        // GGUF adds the space to every text, whatever its first character, and does not split at spaces.
         if self.prefix(false)? || extra {
             normalizers.push(json!({ "type": "Prepend", "prepend": MARK }));
         }
@@ -235,7 +235,7 @@ impl Source<'_> {
         Ok((rule, Parts { normalizer, pre_tokenizer: Json::Null, decoder, model }))
     }
 
-    /// Added tokens, and what stands around every text.
+    /// Returns `tokenizer.json`, with added tokens and the special tokens around every text.
     fn whole(&self, parts: &Parts) -> Json {
         let mut added = Vec::new();
         for (id, text) in self.tokens.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The tokenizer of a folder under GGUF's keys.
+//! Conversion of a folder's tokenizer to GGUF's keys.
 
 use super::sample::{around, sampled};
 use super::steps;
@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The rules that are tried for byte-level BPE, by GGUF's names: of names that mean the same the best known.
+/// Pre-tokenizers to try for byte-level BPE, by GGUF's names; of equivalent names the best known.
 const RULES: [&str; 27] = [
     "gpt-2",
     "smollm",
@@ -41,20 +41,20 @@ const RULES: [&str; 27] = [
     "granite-embed-multi-97m",
 ];
 
-/// A way to say it in GGUF: a name, and the keys.
+/// A candidate for the tokenizer in GGUF: its name and its keys.
 type Candidate = (String, Vec<(String, Value)>);
 
-/// A tokenizer as GGUF has it.
+/// A tokenizer in GGUF.
 pub(crate) struct Described {
     /// Keys and values.
     pub(crate) entries: Vec<(String, Value)>,
-    /// The rule by which texts are cut, for people.
+    /// Name of the pre-tokenizer, for messages.
     pub(crate) rule: String,
-    /// What is not quite the same.
+    /// Description of a difference, if there is one.
     pub(crate) note: Option<String>,
 }
 
-/// `tokenizer.json`, read.
+/// A parsed `tokenizer.json`.
 struct Document {
     label: String,
     json: Json,
@@ -63,15 +63,15 @@ struct Document {
     kinds: Vec<i32>,
 }
 
-/// The tokenizer of a folder, for a vocabulary of `rows`.
+/// Converts the tokenizer of a folder, for a vocabulary of `rows` tokens.
 pub(crate) fn of_folder(folder: &HfFolder, rows: usize) -> Result<Described, Error> {
     let (document, found, _) = tried(folder, rows)?;
     found
         .ok_or_else(|| document.wrong("texts are cut and normalised by rules that GGUF has no name for here"))
 }
 
-/// The same for a file that has the folder's `tokenizer.json` too, from which it is read: these keys are for other programs, and
-/// need not say all.
+/// Converts like [`of_folder`], for a file that also has the folder's `tokenizer.json`, from which leyden reads the
+/// tokenizer: the keys are for other programs and need not be exact.
 pub(crate) fn beside_files(folder: &HfFolder, rows: usize) -> Result<Described, Error> {
     let (document, found, first) = tried(folder, rows)?;
     if let Some(found) = found {
@@ -83,7 +83,7 @@ pub(crate) fn beside_files(folder: &HfFolder, rows: usize) -> Result<Described, 
     Ok(Described { entries, rule, note: Some(note.to_owned()) })
 }
 
-/// What was tried: the file, what says the same in GGUF, and the first way to say it.
+/// The tokenizer file, its exact equivalent in GGUF, and the first candidate.
 type Tried = (Document, Option<Described>, Option<Candidate>);
 
 fn tried(folder: &HfFolder, rows: usize) -> Result<Tried, Error> {
@@ -95,7 +95,7 @@ fn tried(folder: &HfFolder, rows: usize) -> Result<Tried, Error> {
         ("padding_token_id", "pad_token"),
         ("mask_token_id", "mask_token"),
         ("cls_token_id", "cls_token"),
-        // As GGUF spells it.
+        // GGUF's spelling.
         ("seperator_token_id", "sep_token"),
     ] {
         let of_encoders = ["mask_token_id", "cls_token_id", "seperator_token_id"].contains(&name);
@@ -140,7 +140,7 @@ impl Document {
         Error::unlike(Path::new(&self.label), what)
     }
 
-    /// Takes over the tokens.
+    /// Reads the tokens.
     fn take(&mut self, json: &Json) -> Result<(), Error> {
         let model = &json["model"];
         let bytes = model["byte_fallback"].as_bool().unwrap_or(false);
@@ -186,7 +186,7 @@ impl Document {
         Ok(())
     }
 
-    /// What all kinds of tokenizers say.
+    /// Returns the keys that all kinds of tokenizers have.
     fn shared(&self, ours: &dyn Tokenizer) -> Vec<(String, Value)> {
         let mut entries = vec![
             (key("token_type"), Value::Array(Array::from_i32(&self.kinds))),
@@ -198,7 +198,7 @@ impl Document {
         entries
     }
 
-    /// The id of a special token that the settings name.
+    /// Returns the id of a special token that the settings name.
     fn named(&self, folder: &HfFolder, name: &str) -> Result<Option<u32>, Error> {
         let Some(settings) = folder.json(HfFile::TokenizerConfig)? else { return Ok(None) };
         let Some(value) = settings.get(name) else { return Ok(None) };
@@ -207,7 +207,7 @@ impl Document {
         Ok(found.and_then(|id| u32::try_from(id).ok()))
     }
 
-    /// Ways to say it in GGUF, of which one is taken by comparison.
+    /// Returns candidates in GGUF, one of which is chosen by comparison.
     fn candidates(&self) -> Result<Vec<Candidate>, Error> {
         let kind = self.json["model"]["type"].as_str().unwrap_or("BPE");
         match kind {
@@ -219,7 +219,7 @@ impl Document {
         }
     }
 
-    /// The model's name and the tokens. Of user-defined ones `▁` may stand for spaces of the text, or for itself.
+    /// Returns the model's name and the tokens. In user-defined tokens `▁` may stand for a space, or for itself.
     fn texts(&self, model: &str, spaces: bool) -> Vec<(String, Value)> {
         let text = |(text, kind): (&String, &i32)| match spaces && *kind == USER_DEFINED {
             true => text.replace(MARK, " "),
@@ -256,14 +256,15 @@ impl Document {
             let pre = (key("pre"), Value::from(rule));
             (rule.to_owned(), keys.iter().cloned().chain([pre]).collect())
         };
-        // Small vocabularies do not tell rules apart; the steps themselves do, where they are spelt as usual.
+        // With a small vocabulary several rules give the same tokens; then the steps themselves decide, if spelt as
+        // usual.
         let (first, others): (Vec<&str>, Vec<&str>) =
             RULES.iter().partition(|rule| steps::are_of(rule, &self.json["pre_tokenizer"]));
         Ok(first.into_iter().chain(others).map(with).collect())
     }
 
-    /// BPE over characters, with `▁` for spaces. The scores of tokens follow from the order of the merges that make them; those
-    /// of SentencePiece's own file are in the same order.
+    /// Returns the candidates for BPE over characters, with `▁` for spaces. The scores of tokens follow from the
+    /// order of the merges that make them; scores in SentencePiece's own file have the same order.
     fn sentencepiece(&self) -> Result<Vec<Candidate>, Error> {
         let merges = self.merges()?;
         let mut made: HashMap<String, f32> = HashMap::with_capacity(merges.len());
@@ -271,7 +272,7 @@ impl Document {
             let score = -(made.len() as f32);
             made.entry(format!("{a}{b}")).or_insert(score);
         }
-        // Single characters are never made, and have the worst.
+        // Single characters are not the result of a merge, and get the lowest score.
         let worst = -(made.len() as f32);
         let score = |(text, kind): (&String, &i32)| match *kind {
             NORMAL => made.get(text).copied().unwrap_or(worst),
@@ -279,7 +280,7 @@ impl Document {
         };
         let scores: Vec<f32> = self.tokens.iter().zip(&self.kinds).map(score).collect();
         let mut all = Vec::new();
-        // As llama.cpp's converter has it, then as the folder does.
+        // First as llama.cpp's converter does it, then as in the folder.
         for spaces in [true, false] {
             let mut keys = self.texts("llama", spaces);
             keys.push((key("pre"), Value::from("default")));
@@ -293,7 +294,8 @@ impl Document {
         self.json["model"]["type"] == "WordPiece"
     }
 
-    /// Longest pieces first. Tokens that begin a word have `▁` before them, and the others nothing.
+    /// Returns the candidate for WordPiece (longest match first). Tokens that begin a word get a leading `▁`, others
+    /// none.
     fn wordpiece(&self) -> Candidate {
         let prefix = self.json["model"]["continuing_subword_prefix"].as_str().unwrap_or("##");
         let text = |(text, kind): (&String, &i32)| match (*kind, text.strip_prefix(prefix)) {
@@ -334,7 +336,7 @@ impl Document {
         Ok(all)
     }
 
-    /// SentencePiece's table of what characters become, which a normalizer has.
+    /// Returns SentencePiece's table of character replacements, if a normalizer has one.
     fn charsmap(&self) -> Result<Option<Vec<u8>>, Error> {
         let normalizer = &self.json["normalizer"];
         let all = normalizer["normalizers"].as_array().into_iter().flatten().chain([normalizer]);
@@ -343,7 +345,7 @@ impl Document {
         found.map(|text| base64::decode(text).ok_or_else(wrong)).transpose()
     }
 
-    /// Where beginnings of texts are not the same: GGUF says nothing of what is done there.
+    /// Returns a note if the begin of a text is tokenised differently: GGUF has no key for that.
     fn note(&self, ours: &dyn Tokenizer, theirs: &dyn Tokenizer) -> Result<Option<String>, Error> {
         let control = self.tokens.iter().zip(&self.kinds).filter(|(_, kind)| **kind == CONTROL);
         let special: Vec<&str> = control.map(|(text, _)| &text[..]).take(3).collect();
@@ -354,7 +356,7 @@ impl Document {
     }
 }
 
-/// With a space before each text, and without.
+/// Returns candidates with a space before each text, and without.
 fn prefixed(rule: &str, keys: &[(String, Value)]) -> Vec<Candidate> {
     let with = |prefix| {
         let flag = (key("add_space_prefix"), Value::Bool(prefix));

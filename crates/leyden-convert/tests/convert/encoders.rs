@@ -1,4 +1,4 @@
-//! Folders of encoders as GGUF files and back: the same configuration, tensors, tokenizer and settings.
+//! Folders of encoders converted to GGUF and back: configuration, tensors, tokenizer and settings are kept.
 
 use super::folder::tokenizer;
 use leyden_convert::{to_folder, to_gguf};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const WIDTH: usize = 32;
 
-/// A file of tensors with numbers that differ.
+/// Returns a file of tensors with distinct numbers.
 fn safetensors(tensors: &[(String, Vec<usize>)]) -> Vec<u8> {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::<u8>::new());
     for (at, (name, shape)) in tensors.iter().enumerate() {
@@ -26,7 +26,7 @@ fn safetensors(tensors: &[(String, Vec<usize>)]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
 }
 
-/// The tensors of a model like BERT, under a prefix.
+/// Returns the tensors of a BERT-like model, under a prefix.
 fn bert(prefix: &str, vocabulary: usize, positions: usize, types: usize) -> Vec<(String, Vec<usize>)> {
     let mut all = vec![
         (format!("{prefix}embeddings.word_embeddings.weight"), vec![vocabulary, WIDTH]),
@@ -63,7 +63,7 @@ fn config(model_type: &str, class: &str, vocabulary: usize) -> Json {
     })
 }
 
-/// Writes files, in folders of their own where they have one.
+/// Writes files, in subfolders if their names have any.
 fn write(to: &Path, files: &[(&str, Vec<u8>)]) {
     for (name, bytes) in files {
         let path = to.join(name);
@@ -72,7 +72,7 @@ fn write(to: &Path, files: &[(&str, Vec<u8>)]) {
     }
 }
 
-/// Converts a folder there and back, and compares all that a model consists of.
+/// Converts a folder to GGUF and back, and compares all parts of the model.
 fn round(made: &Path) -> ModelConfig {
     let (file, back) = (made.join("model.gguf"), made.join("back"));
     let mut watch = |_: usize, _: usize| ControlFlow::Continue(());
@@ -101,7 +101,7 @@ fn round(made: &Path) -> ModelConfig {
         assert_eq!(ids, theirs.encode(text, Special::Parse).unwrap(), "{text}");
     }
     assert_eq!((ours.pair(), ours.bos(), ours.eos()), (theirs.pair(), theirs.bos(), theirs.eos()));
-    // The way back gives the same settings and tensors, but for rows that no text has positions for.
+    // The way back gives the same settings and tensors, except rows beyond the last position.
     let again = HfModel::new(HfFolder::open(&back).unwrap()).unwrap();
     assert_eq!(config_of(&again).unwrap(), of_folder);
     let mut names = folder.tensor_names();

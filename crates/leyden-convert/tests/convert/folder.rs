@@ -7,7 +7,7 @@ use tempfile::TempDir;
 const WIDTH: usize = 32;
 const FFN: usize = 32;
 
-/// The configuration of a model with so many tokens.
+/// Returns the configuration of a model with this many tokens.
 pub(crate) fn config(vocabulary: usize) -> Json {
     json!({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": WIDTH, "intermediate_size": FFN,
@@ -16,7 +16,7 @@ pub(crate) fn config(vocabulary: usize) -> Json {
     })
 }
 
-/// Such a model with a tokenizer and its settings.
+/// Returns a folder of such a model with a tokenizer and its settings.
 pub(crate) fn folder(config: &Json, tokenizer: &Json, settings: &Json) -> TempDir {
     let vocabulary = config["vocab_size"].as_u64().unwrap() as usize;
     let layer = |part: &str| format!("model.layers.0.{part}.weight");
@@ -52,7 +52,7 @@ pub(crate) fn folder(config: &Json, tokenizer: &Json, settings: &Json) -> TempDi
     made
 }
 
-/// A tokenizer from the tests of `leyden-text`.
+/// Returns a tokenizer from the tests of `leyden-text`.
 pub(crate) fn tokenizer(name: &str) -> Json {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../leyden-text/tests/data/hf");
     let found: Json =
@@ -60,7 +60,7 @@ pub(crate) fn tokenizer(name: &str) -> Json {
     if found.get("tokenizer").is_some() { found["tokenizer"].clone() } else { found }
 }
 
-/// How many tokens it has.
+/// Returns the number of its tokens.
 pub(crate) fn size(tokenizer: &Json) -> usize {
     let vocabulary = &tokenizer["model"]["vocab"];
     let ids = vocabulary.as_object().into_iter().flatten().filter_map(|(_, id)| id.as_u64());

@@ -1,4 +1,4 @@
-//! Folders to GGUF files, with the tokenizers of all kinds.
+//! Conversion of folders to GGUF files, with all kinds of tokenizers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

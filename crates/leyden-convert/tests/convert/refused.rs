@@ -1,4 +1,4 @@
-//! What is not converted is refused by name, and leaves nothing behind.
+//! Unsupported models are refused by name, and no file is left.
 
 use super::folder::{config, folder, size, tokenizer};
 use leyden_convert::to_gguf;

@@ -1,4 +1,4 @@
-//! Tokenizers of all kinds: the same tokens from the file.
+//! All kinds of tokenizers: the converted file gives the same tokens.
 
 use super::folder::{config, folder, size, tokenizer};
 use leyden_convert::{to_folder, to_gguf};
@@ -26,7 +26,7 @@ fn ids(tokenizer: &dyn Tokenizer) -> Vec<Vec<u32>> {
     TEXTS.iter().map(|text| tokenizer.encode(text, Special::Parse).unwrap()).collect()
 }
 
-/// The rule that a folder's tokenizer becomes, and whether something is told beside it.
+/// Returns the rule that a folder's tokenizer becomes, and true if there is a note.
 fn converted(name: &str) -> Result<(String, bool), String> {
     let mut document = tokenizer(name.split(' ').next().unwrap());
     if name.ends_with("as it is") {
@@ -40,20 +40,20 @@ fn converted(name: &str) -> Result<(String, bool), String> {
     let file = Gguf::open(&to).unwrap();
     let theirs = leyden_text::from_gguf(file.metadata(), "model.gguf").unwrap();
     for ((text, a), b) in TEXTS.iter().zip(ids(ours.as_ref())).zip(ids(theirs.as_ref())) {
-        // What is told of is the space before a text.
+        // Only the space before a text may differ, and then there is a note.
         assert!(a == b || report.note.is_some() && text.starts_with(' '), "{name}: {text:?}: {a:?}, {b:?}");
     }
-    // Without a word in a folder there is no such token; in a file a usual one is meant.
+    // If a folder does not name a special token it has none; a file has a default one.
     for (ours, theirs) in [(ours.bos(), theirs.bos()), (ours.eos(), theirs.eos())] {
         assert!(ours.is_none() || ours == theirs, "{name}: {ours:?}, {theirs:?}");
     }
     assert_eq!((ours.add_bos(), ours.add_eos()), (theirs.add_bos(), theirs.add_eos()), "{name}");
-    // And back: the folder makes the file's tokens.
+    // The folder converted back gives the same tokens as the file.
     let back = made.path().join("back");
     to_folder(&to, &back, None, &mut |_, _| ControlFlow::Continue(())).map_err(|e| format!("back: {e}"))?;
     let again = leyden_text::from_hf(&HfFolder::open(&back).unwrap()).unwrap();
     for ((text, a), b) in TEXTS.iter().zip(ids(theirs.as_ref())).zip(ids(again.as_ref())) {
-        // Of spaces alone a Unigram model in a file makes one less.
+        // For a text of spaces a Unigram model in a file gives one token less.
         let spaces = report.rule == "Unigram" && text.trim().is_empty();
         assert!(a == b || spaces, "{name}, back: {text:?}: {a:?}, {b:?}");
     }
@@ -76,7 +76,7 @@ fn files_make_the_same_tokens() {
         ("falcon", "falcon", false),
         ("bloom", "bloom", false),
         ("llama2", "SentencePiece", false),
-        // The space before a text stands at its beginning alone.
+        // The space before a text is added only at its begin.
         ("mistral", "SentencePiece", true),
         ("t5 as it is", "Unigram", true),
     ];
