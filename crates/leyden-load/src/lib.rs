@@ -1,4 +1,4 @@
-//! A load generator for servers that speak OpenAI's interface: workloads, measurements, verdicts.
+//! A load generator for servers with OpenAI's interface: workloads, measurements, verdicts.
 //!
 //! A [`Target`] is a model on a [`Server`], a [`Workload`] defines the requests and their times, [`run`] sends them
 //! and keeps a [`Record`] of each, and [`Summary`] computes figures, with the verdict on a [`Slo`]. Everything but

@@ -27,7 +27,7 @@ impl Gate {
         self.wake.notify_all();
     }
 
-    /// Also aborts requests in flight.
+    /// Aborts requests in flight too.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
         self.close();

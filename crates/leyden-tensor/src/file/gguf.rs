@@ -346,7 +346,7 @@ fn check_bools(ty: ValueType, bytes: &[u8]) -> Result<(), ErrorKind> {
     }
 }
 
-/// Returns the alignment must be a u32, as the format says: other widths are a sign of a hostile file.
+/// Returns the alignment. Its key must be a u32, as the format requires: other widths are a sign of a hostile file.
 pub(super) fn alignment(metadata: &Metadata) -> Result<usize, Error> {
     let kind = match metadata.get(ALIGNMENT_KEY) {
         None => return Ok(DEFAULT_ALIGNMENT),

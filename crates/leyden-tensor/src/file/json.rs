@@ -22,7 +22,7 @@ const MAX_VALUES: u32 = 1 << 17;
 /// `rope_scaling`. `null` counts as absent, as in the programs that write these files. The accessors
 /// come in pairs: `u32(key)` fails if the key is absent, `opt_u32(key)` returns `None`. Both fail,
 /// naming file, key, wanted and found type, if the value is of another type or does not fit. An integer
-/// is accepted where a float is wanted, because JSON does not tell them apart; nothing else is
+/// is accepted where a float is wanted, because JSON does not distinguish them; nothing else is
 /// converted.
 ///
 /// ```

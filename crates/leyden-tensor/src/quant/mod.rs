@@ -142,8 +142,8 @@ pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
 /// scales then search for the least sum, Q4_0, Q4_1, Q5_0 and Q5_1 too. Weights are finite and not negative.
 ///
 /// # Panics
-/// `x` is not a whole number of blocks, `weights` or `out` is not exactly as long as it needs, or the format has no encoder
-/// ([`DType::encodes`]).
+/// `x` is not a whole number of blocks, `weights` or `out` is not exactly as long as it needs, or the format has no
+/// encoder ([`DType::encodes`]).
 pub fn encode_row_weighted(dtype: DType, x: &[f32], weights: &[f32], out: &mut [u8]) {
     (dtype.info().encode_weighted)(x, weights, out);
 }

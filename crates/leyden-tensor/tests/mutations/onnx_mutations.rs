@@ -112,7 +112,7 @@ fn damaged_models_are_opened_or_refused_in_bounded_memory() {
         let error = check(file).unwrap_err();
         assert!(error.contains(wanted), "{error}");
     }
-    // A chain whose nodes stand in reverse.
+    // A chain of nodes in reverse order.
     let chain = |i: usize| {
         bytes(1, [bytes(1, format!("{i}")), bytes(2, format!("{}", i + 1)), bytes(4, "A")].concat())
     };

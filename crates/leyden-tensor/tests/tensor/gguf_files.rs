@@ -215,7 +215,7 @@ fn write_to_replaces_the_file_and_leaves_nothing_else() {
     );
 }
 
-/// An open file that shrinks: reads give zeros, and the file says so.
+/// An open file that shrinks: reads give zeros, and the file reports it.
 #[test]
 fn truncation_while_open_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -248,7 +248,7 @@ fn truncation_while_open_is_noticed() {
     );
 }
 
-/// The model file that lies in the shared folder, against what its README says.
+/// The model file in the shared folder, compared with its README.
 #[test]
 fn storyteller_opens() {
     let Some(path) = shared("demo-model/storyteller-f16.gguf") else { return };

@@ -1,5 +1,5 @@
 //! Whole safetensors models: files by the library and from the hub are read, any layout that is valid
-//! is read back, and what a folder holds beside the weights is found and bounded.
+//! is read back, and the other files of a folder are found and bounded.
 
 use leyden_testkit::shared;
 use std::fmt::Write as _;

@@ -176,7 +176,7 @@ impl<'r, 's> Reader<'r, 's> {
             }
         }
         bound(&mut self.names, MAX_NAMES, "number of names")?;
-        // Fields and types count in the same order: FLOAT is 1 and stands in field 2.
+        // Fields and types are numbered in the same order: FLOAT is 1 and is in field 2.
         let field = kind.map_or(last, |kind| kind.saturating_add(1));
         let missing = || Error::new(broken(format!("attribute `{name}` has no value")));
         let value = match field {

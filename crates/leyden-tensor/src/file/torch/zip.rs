@@ -39,6 +39,8 @@ fn place(bytes: &[u8], at: usize, n: usize) -> Option<usize> {
 }
 
 impl Archive {
+    /// Reads the directory of an archive.
+    ///
     /// # Errors
     /// The directory is damaged, or an entry is compressed.
     pub(super) fn read(bytes: &[u8]) -> Result<Archive, ErrorKind> {
