@@ -31,7 +31,8 @@ impl Imatrix {
         let meta = source.metadata();
         if meta.opt_str("general.type")? != Some("imatrix") {
             return Err(wrong(
-                "general.type: this is no importance matrix; leyden and llama-imatrix write them".to_owned(),
+                "general.type: not an importance matrix; `leyden imatrix` and llama-imatrix write them"
+                    .to_owned(),
             ));
         }
         let mut means = HashMap::new();
@@ -44,7 +45,7 @@ impl Imatrix {
                 return Err(wrong(format!("{name}: {} values for {experts} counts", sums.len())));
             }
             if let Some(value) = sums.iter().chain(&counts).find(|v| !v.is_finite() || **v < 0.0) {
-                return Err(wrong(format!("{name}: {value} is no sum of squares")));
+                return Err(wrong(format!("{name}: {value} is not a sum of squares")));
             }
             // All columns of an expert that never ran count alike.
             let mean = |(i, sum): (usize, &f32)| {
@@ -96,7 +97,7 @@ impl Imatrix {
         let Some((means, found)) = self.means.get(tensor) else { return Ok(None) };
         if means.len() != experts * columns || *found != experts {
             let what = format!(
-                "{tensor}: importances of {found} times {} columns, the model has {experts} times {columns}; they are another model's",
+                "{tensor}: importances of {found} times {} columns, the model has {experts} times {columns}; the file belongs to another model",
                 means.len() / found
             );
             return Err(Error::Imatrix { file: self.file.clone(), what });

@@ -47,7 +47,7 @@ impl FromStr for Override {
             .ok_or_else(|| wrong("want PATTERN=TYPE, such as attn_v=Q8_0".to_owned()))?;
         let dtype = DType::encodable().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
             let known: Vec<&str> = DType::encodable().map(DType::name).collect();
-            wrong(format!("`{name}` is no type; known: {}", known.join(", ")))
+            wrong(format!("unknown type `{name}`; known: {}", known.join(", ")))
         })?;
         Ok(Override { pattern: pattern.to_owned(), dtype })
     }

@@ -70,7 +70,7 @@ pub fn divergence(
     let numbers: Vec<usize> = (0..windows.count()).collect();
     for group in numbers.chunks(windows.together()) {
         let base = base.of(windows, group)?;
-        let wrong = || Error::Usage("the reference has rows that are no log probabilities".to_owned());
+        let wrong = || Error::Usage("the reference has rows that are not log probabilities".to_owned());
         let texts: Arc<Vec<Vec<u32>>> = Arc::new(group.iter().map(|i| windows.read(begin, *i)).collect());
         let made: Arc<Vec<Mutex<Option<Compared>>>> =
             Arc::new((0..group.len() * rows).map(|_| Mutex::new(None)).collect());

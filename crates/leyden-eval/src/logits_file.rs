@@ -60,7 +60,7 @@ impl LogitsFile {
         if head[..8] != *MAGIC {
             return Err(Error::file(
                 path,
-                "no log probabilities of llama-perplexity or `leyden eval --save-logits`",
+                "not a file of log probabilities of llama-perplexity or `leyden eval --save-logits`",
             ));
         }
         let number = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]) as usize;

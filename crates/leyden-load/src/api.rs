@@ -261,9 +261,8 @@ impl Found {
             self.done.get_or_insert(at);
             return Ok(());
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
-            Fail::new(Class::Protocol, format!("an event is not what it should be: {error}"))
-        })?;
+        let chunk: Chunk<'_> = serde_json::from_str(data)
+            .map_err(|error| Fail::new(Class::Protocol, format!("an event is not valid: {error}")))?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             let text = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
             return Err(Fail::new(Class::Stream, format!("error in the stream: {}", shown(&text))));

@@ -216,7 +216,7 @@ fn limit(text: &str) -> Result<Limit> {
             .parse::<f64>()
             .ok()
             .filter(|v| v.is_finite())
-            .ok_or_else(|| wrong("its value is no number"))?
+            .ok_or_else(|| wrong("its value is not a number"))?
     } else {
         parse_duration(value).map_err(|error| wrong(&error.to_string()))?.as_secs_f64()
     };

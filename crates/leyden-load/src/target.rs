@@ -163,7 +163,7 @@ impl Probe {
             return Err(self.failed(path, format!("status {status} {said}").trim_end()));
         }
         let id = list["data"][0]["id"].as_str();
-        id.map(str::to_owned).ok_or_else(|| self.failed(path, "it lists no model"))
+        id.map(str::to_owned).ok_or_else(|| self.failed(path, "the answer lists no model"))
     }
 
     /// Measures the tokens per word with `/tokenize`, whose dialects have two names for the text; `None` without that

@@ -89,12 +89,12 @@ impl Trace {
                 continue;
             };
             let field = |at: usize| fields.get(at).copied().unwrap_or("");
-            let time = nanoseconds(field(time)).ok_or_else(|| wrong(number, "TIMESTAMP is no time"))?;
+            let time = nanoseconds(field(time)).ok_or_else(|| wrong(number, "TIMESTAMP is not a time"))?;
             let tokens = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= MAX_TOKENS);
-            let prompt =
-                tokens(field(prompt)).ok_or_else(|| wrong(number, "ContextTokens is no number of tokens"))?;
+            let prompt = tokens(field(prompt))
+                .ok_or_else(|| wrong(number, "ContextTokens is not a number of tokens"))?;
             let output = tokens(field(output))
-                .ok_or_else(|| wrong(number, "GeneratedTokens is no number of tokens"))?;
+                .ok_or_else(|| wrong(number, "GeneratedTokens is not a number of tokens"))?;
             if rows.len() == MAX_ROWS {
                 return Err(wrong(number, "more than 20 million requests"));
             }

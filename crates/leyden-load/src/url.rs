@@ -75,21 +75,24 @@ impl FromStr for Base {
         let (host, port) = match authority.strip_prefix('[') {
             Some(inner) => {
                 let (host, after) = inner.split_once(']').ok_or_else(|| wrong("`[` without `]`"))?;
-                let _: std::net::Ipv6Addr = host.parse().map_err(|_| wrong("no IPv6 address in brackets"))?;
+                let _: std::net::Ipv6Addr =
+                    host.parse().map_err(|_| wrong("not an IPv6 address in brackets"))?;
                 (host, after)
             }
             None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
         };
         let named = |host: &str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b));
         if host.is_empty() || !(authority.starts_with('[') || named(host)) {
-            return Err(wrong("its host is no name and no address"));
+            return Err(wrong("its host is neither a name nor an address"));
         }
         let port = match port.strip_prefix(':') {
-            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-                digits.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("its port is no number"))?
-            }
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits
+                .parse()
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or_else(|| wrong("its port is not a number"))?,
             None if port.is_empty() => 80 + 363 * u16::from(https),
-            _ => return Err(wrong("its port is no number")),
+            _ => return Err(wrong("its port is not a number")),
         };
         let path = path.trim_end_matches('/');
         let path = path.strip_suffix("/v1").unwrap_or(path).trim_end_matches('/').to_owned();

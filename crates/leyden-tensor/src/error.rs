@@ -289,7 +289,7 @@ pub enum ErrorKind {
     #[error("{}", Escaped(.0))]
     Onnx(Box<str>),
     /// A file that was just written reads back differently.
-    #[error("what was read back is not what was written: the disk or the memory is damaged")]
+    #[error("the file reads back differently than it was written: the disk or the memory is damaged")]
     ReadBack,
     /// The bytes given for a tensor are too many or too few.
     #[error("{found} bytes given, type and shape need {wanted}")]

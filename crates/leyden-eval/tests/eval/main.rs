@@ -55,7 +55,7 @@ fn damaged_files_are_named() {
         ([&whole[..], &[0]].concat(), "instead of"),
         (vast, "instead of"),
         (whole[..12].to_vec(), "cannot read"),
-        (b"GGUF and some more bytes".to_vec(), "no log probabilities"),
+        (b"GGUF and some more bytes".to_vec(), "not a file of log probabilities"),
         ([&whole[..8], &[0; 12]].concat(), "0 windows"),
     ] {
         let path = folder.path().join("damaged.kld");

@@ -66,7 +66,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head, Fail> {
             "content-length" => {
                 let n = Some(value).filter(|v| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()));
                 let n: u64 =
-                    n.and_then(|v| v.parse().ok()).ok_or_else(|| wrong("Content-Length is no number"))?;
+                    n.and_then(|v| v.parse().ok()).ok_or_else(|| wrong("Content-Length is not a number"))?;
                 if length.is_some_and(|known| known != n) {
                     return Err(wrong("two different Content-Length headers"));
                 }

@@ -78,7 +78,7 @@ fn broken_answers_are_told_apart() {
             Class::Stream,
             "error in the stream: kaput",
         ),
-        (vec![bytes(STREAM), bytes(chunk("data: {]\n\n"))], Class::Protocol, "not what it should be"),
+        (vec![bytes(STREAM), bytes(chunk("data: {]\n\n"))], Class::Protocol, "an event is not valid"),
     ] {
         let (found, message) = fails(steps);
         assert!(found == class && message.contains(wanted), "{wanted}: {found:?} {message}");
@@ -142,7 +142,7 @@ fn a_server_that_cannot_be_measured_is_refused_at_the_start() {
     let refused =
         |handler: fn(&Request) -> Vec<Step>| target(&Server::start(handler), Ask::default()).unwrap_err();
     let no_model = refused(|_| document(200, "", &json!({ "data": [] }))).to_string();
-    assert!(no_model.ends_with(": /v1/models: it lists no model"), "{no_model}");
+    assert!(no_model.ends_with(": /v1/models: the answer lists no model"), "{no_model}");
     let closed =
         refused(|_| document(401, "", &json!({ "error": { "message": "who are you?" } }))).to_string();
     assert!(closed.ends_with("/v1/models: status 401 who are you?"), "{closed}");

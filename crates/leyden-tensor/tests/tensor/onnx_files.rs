@@ -199,15 +199,15 @@ fn what_is_wrong_is_named() {
     });
     for (graph, wanted) in [
         (graph(&[plain(&["x", "v"])], &[w()], &["x"], &["y"]), "m.onnx: the MatMul: input `v` is neither"),
-        (
-            graph(&[plain(&["y", "w"])], &[w()], &[], &["y"]),
-            "the MatMul: needs what is computed from its own result",
-        ),
+        (graph(&[plain(&["y", "w"])], &[w()], &[], &["y"]), "the MatMul: depends on its own result"),
         (
             graph(&[node("A", &["b"], &["a"], &[]), node("B", &["a"], &["b"], &[])], &[], &[], &["a"]),
-            "the A: needs what is computed from its own result: a cycle",
+            "the A: depends on its own result: the graph has a cycle",
         ),
-        (graph(&[plain(&["w"]), plain(&["w"])], &[w()], &[], &["y"]), "output `y` is there already"),
+        (
+            graph(&[plain(&["w"]), plain(&["w"])], &[w()], &[], &["y"]),
+            "output `y` has the name of another value",
+        ),
         (graph(&[], &[w()], &[], &["y"]), "y: no node computes this output"),
         (graph(&[], &[w(), w()], &[], &[]), "w: tensor appears twice"),
         (
@@ -219,7 +219,7 @@ fn what_is_wrong_is_named() {
         (graph(&[], &[tensor("w", 1, &[1; 9], &[])], &[], &[]), "number of dimensions is 9"),
         (
             graph(&[], &[tensor("w", 8, &[1], &bytes(6, "text"))], &[], &[]),
-            "w: values of type STRING are not read",
+            "w: values of type STRING are not supported",
         ),
         (graph(&[], &[tensor("w", 99, &[1], &[])], &[], &[]), "w: tensor type 99 is unknown"),
         (graph(&[], &[tensor("w", 3, &[1], &bytes(5, varint(300)))], &[], &[]), "w: has the value 300"),
@@ -229,8 +229,8 @@ fn what_is_wrong_is_named() {
         ),
         (graph(&[], &[tensor("", 1, &[0], &[])], &[], &[]), "name is empty"),
         (graph(&[node("", &[], &["y"], &[])], &[], &[], &[]), "op_type is empty"),
-        (deep, "graphs lie within each other more than 8 deep"),
-        (bytes(15, ""), "sparse initialisers are not read"),
+        (deep, "graphs are nested more than 8 deep"),
+        (bytes(15, ""), "sparse initialisers are not supported"),
     ] {
         let error = error(&graph);
         assert!(error.contains(wanted), "{error}, not {wanted}");

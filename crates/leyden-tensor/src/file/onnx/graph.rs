@@ -67,7 +67,7 @@ impl<'r, 's> Reader<'r, 's> {
     /// Reads a graph within a node.
     fn inner(&mut self, message: Slice<'_>, depth: usize) -> Result<OnnxGraph, Error> {
         if depth >= MAX_DEPTH {
-            return Err(broken(format!("graphs lie within each other more than {MAX_DEPTH} deep")).into());
+            return Err(broken(format!("graphs are nested more than {MAX_DEPTH} deep")).into());
         }
         let mut graph = OnnxGraph::default();
         let mut tensors = Vec::new();
@@ -97,7 +97,7 @@ impl<'r, 's> Reader<'r, 's> {
                 5 => tensor(self, field.bytes("initialiser")?)?,
                 11 => graph.inputs.push(self.value(field.bytes("input")?)?),
                 12 => graph.outputs.push(self.value(field.bytes("output")?)?),
-                15 => return Err(broken("sparse initialisers are not read").into()),
+                15 => return Err(broken("sparse initialisers are not supported").into()),
                 _ => {}
             }
         }
@@ -286,7 +286,7 @@ impl OnnxGraph {
         for (at, node) in self.nodes.iter().enumerate() {
             for output in node.outputs.iter().filter(|name| !name.is_empty()) {
                 if outside.contains(output.as_str()) || makers.insert(output, at).is_some() {
-                    let what = format!("output `{output}` is there already: a value is computed once");
+                    let what = format!("output `{output}` has the name of another value");
                     return Err(Error::new(broken(what)).item(&node.name));
                 }
             }
@@ -335,7 +335,7 @@ impl OnnxGraph {
         if order.len() < self.nodes.len() {
             let waiting = waits.iter().position(|waits| *waits > 0).and_then(|at| self.nodes.get(at));
             let name = waiting.map_or("graph", |node| &node.name);
-            return Err(Error::new(broken("needs what is computed from its own result: a cycle")).item(name));
+            return Err(Error::new(broken("depends on its own result: the graph has a cycle")).item(name));
         }
         Ok(order)
     }

@@ -130,7 +130,7 @@ impl<'a> Raw<'a> {
                 match number {
                     1 => field.add_numbers("shape", &mut raw.dims)?,
                     2 => raw.number = field.number("data_type")?,
-                    3 => return Err(broken("is stored in segments, which are not read")),
+                    3 => return Err(broken("is stored in segments, which is not supported")),
                     4 => raw.fixed = Some((Values::Floats, Fixed::join(raw.fixed.take(), field)?)),
                     10 => raw.fixed = Some((Values::Doubles, Fixed::join(raw.fixed.take(), field)?)),
                     5 => add(&mut raw.numbers, Values::Ints(4), field)?,
@@ -188,7 +188,10 @@ fn low_bytes(numbers: &[u64], size: usize) -> Result<Vec<u8>, ErrorKind> {
         let all = number.to_le_bytes();
         let (low, high) = all.split_at_checked(size).unwrap_or((&all, &[]));
         if !high.iter().all(|byte| *byte == 0) && !high.iter().all(|byte| *byte == 0xff) {
-            return Err(broken(format!("has the value {}, which its type has not", number.cast_signed())));
+            return Err(broken(format!(
+                "has the value {}, which does not fit its type",
+                number.cast_signed()
+            )));
         }
         bytes.extend(low);
     }
@@ -249,7 +252,7 @@ impl<'s> Files<'s> {
 
     fn find(&mut self, raw: Raw<'_>) -> Result<(TensorInfo, Place), Error> {
         let unknown = || match type_name(raw.number) {
-            Some(name) => broken(format!("values of type {name} are not read")),
+            Some(name) => broken(format!("values of type {name} are not supported")),
             None => broken(format!("tensor type {} is unknown", raw.number)),
         };
         let &(_, name, values) = TYPES.iter().find(|row| row.0 == raw.number).ok_or_else(unknown)?;
@@ -347,7 +350,7 @@ impl<'s> Files<'s> {
             return Err(broken(what).into());
         }
         if !matches!(self.model.bytes, Bytes::Mapped(_)) {
-            return Err(broken("external_data: the model is no file, so that nothing lies beside it").into());
+            return Err(broken("external_data: a model in memory has no folder with such files").into());
         }
         if self.external.len() >= MAX_EXTERNAL_FILES {
             let most = u64::try_from(MAX_EXTERNAL_FILES).unwrap_or(u64::MAX);

@@ -180,7 +180,7 @@ impl<'a> Machine<'a> {
             b'b' | b'0' => drop(self.last(1)?),
             other => {
                 return Err(broken(format!(
-                    "has the instruction {other:#04x}, which no table of tensors needs"
+                    "has the instruction {other:#04x}, which no dictionary of tensors needs"
                 )));
             }
         }
@@ -298,7 +298,7 @@ impl<'a> Machine<'a> {
         let Some(found) = found else {
             let name: String = format!("{module}.{name}").chars().take(80).collect();
             let what = format!(
-                "asks for `{}`: only tables of tensors are read, and nothing is run",
+                "asks for `{}`: only dictionaries of tensors are read, and no code is run",
                 name.escape_debug()
             );
             return Err(broken(what));
@@ -362,7 +362,7 @@ impl<'a> Machine<'a> {
 
     /// Returns the dictionary of tensors that is left at the end.
     fn table(self) -> Result<Vec<(String, Tensor)>, ErrorKind> {
-        let no_table = || broken("holds no table of tensors: save the model's state_dict()");
+        let no_table = || broken("has no dictionary of tensors: save the model's state_dict()");
         let Some(Value::Table(at)) = self.stack.last() else { return Err(no_table()) };
         let items = self.store.get(*at).ok_or_else(no_table)?;
         let (pairs, rest) = items.as_chunks::<2>();
@@ -410,7 +410,11 @@ mod tests {
             }
         }
         let run = b"\x80\x02cos\nsystem\nX\x02\0\0\0ls\x85R.";
-        assert!(error(run).starts_with("asks for `os.system`: only tables of tensors"), "{}", error(run));
+        assert!(
+            error(run).starts_with("asks for `os.system`: only dictionaries of tensors"),
+            "{}",
+            error(run)
+        );
         let flood = [&b"}"[..], &vec![b'}'; MAX_OBJECTS + 1][..]].concat();
         assert!(error(&flood).contains("objects"));
         assert!(error(b"\x80\x02K\x01.").contains("state_dict()"));
