@@ -12,11 +12,11 @@ use leyden_tensor::{
     Array, DType, Gguf, GgufWriter, MAX_KEYS, MAX_TENSORS, Metadata, Value, WeightSource, quant,
 };
 
-/// Memory that opening a file may take beyond the file itself: this many times its size ...
+/// Maximum memory of opening a file, beyond the file itself: `TIMES` times its size plus `CONSTANT` bytes.
 const TIMES: usize = 12;
-/// ... and this, of which error messages and growing vectors need a part even for tiny files.
+/// Needed by error messages and growing vectors even for tiny files.
 const CONSTANT: usize = 1 << 16;
-/// No file of any size may take more than this.
+/// Maximum memory for a file of any size, in bytes.
 const CEILING: usize = 64 << 20;
 
 /// A file with a value of every type and a tensor of every supported type.

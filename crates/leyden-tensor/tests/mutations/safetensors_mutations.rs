@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use leyden_tensor::{Error, HfFolder, Json, MAX_KEYS, MAX_TENSORS, Safetensors, WeightSource, quant};
 
-/// Memory that reading may take beyond the file itself: this many times its size. The shortest tensor
-/// has some 60 bytes in a header and three records of 200 bytes together in memory ...
+/// Maximum memory of reading, beyond the file itself: `TIMES` times its size plus `CONSTANT` bytes. The shortest
+/// tensor has some 60 bytes in a header and three records of 200 bytes together in memory.
 const TIMES: usize = 16;
-/// ... while `[],` in a configuration becomes a value of 72 bytes in a vector that doubles ...
+/// The same for JSON: `[],` in a configuration becomes a value of 72 bytes in a vector that doubles.
 const TIMES_JSON: usize = 80;
-/// ... and this, of which error messages and growing vectors need a part even for tiny files.
+/// Needed by error messages and growing vectors even for tiny files.
 const CONSTANT: usize = 1 << 16;
-/// No file of any size may take more than this.
+/// Maximum memory for a file of any size, in bytes.
 const CEILING: usize = 64 << 20;
 
 fn framed(header: &str, data: usize) -> Vec<u8> {
