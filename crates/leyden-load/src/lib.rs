@@ -42,6 +42,7 @@
 mod api;
 mod compare;
 mod control;
+mod document;
 mod error;
 mod http;
 mod lengths;
