@@ -10,7 +10,7 @@ use crate::UnknownDType;
 /// ```
 /// use leyden_tensor::{Gguf, WeightSource};
 /// let error = Gguf::from_vec(b"GGUF".to_vec(), "model.gguf").unwrap_err();
-/// assert_eq!(error.to_string(), "model.gguf: header: file ends early: byte 4 should begin 4 bytes of version, 0 are left");
+/// assert_eq!(error.to_string(), "model.gguf: header: file ends early: version needs 4 bytes at byte 4, 0 are left");
 /// ```
 pub struct Error {
     kind: Box<ErrorKind>,
@@ -77,7 +77,7 @@ pub enum ErrorKind {
     #[error("GGUF version {0} is not supported (2 and 3 are)")]
     Version(u32),
     /// The file ends before a field.
-    #[error("file ends early: byte {offset} should begin {wanted} bytes of {what}, {left} are left")]
+    #[error("file ends early: {what} needs {wanted} bytes at byte {offset}, {left} are left")]
     Truncated {
         /// The field.
         what: &'static str,

@@ -61,12 +61,8 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
     let twos = |name| header(2, 0).tensor("w", &[8], F32, 0).tensor(name, &[8], F32, 32).data(64);
     vec![
         // What is not GGUF at all.
-        ("empty", text(b""), "header: file ends early: byte 0 should begin 4 bytes of magic, 0 are left"),
-        (
-            "short magic",
-            text(b"GG"),
-            "header: file ends early: byte 0 should begin 4 bytes of magic, 2 are left",
-        ),
+        ("empty", text(b""), "header: file ends early: magic needs 4 bytes at byte 0, 0 are left"),
+        ("short magic", text(b"GG"), "header: file ends early: magic needs 4 bytes at byte 0, 2 are left"),
         (
             "ggjt",
             text(b"tjgg\x03\0\0\0"),
@@ -101,11 +97,7 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
         ("words", text(b"once upon a time there was"), "looks like text"),
         ("noise", text(&[0x93, 1, 2, 0xfe, 9, 9, 9, 9]), "looks like something unknown"),
         // The header.
-        (
-            "no version",
-            text(b"GGUF"),
-            "header: file ends early: byte 4 should begin 4 bytes of version, 0 are left",
-        ),
+        ("no version", text(b"GGUF"), "header: file ends early: version needs 4 bytes at byte 4, 0 are left"),
         (
             "version 1",
             text(b"GGUF").u32(1).u64(0).u64(0),
@@ -114,7 +106,7 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
         ("version 4", text(b"GGUF").u32(4).u64(0).u64(0), "header: GGUF version 4 is not supported"),
         ("version 0", text(b"GGUF").u32(0).u64(0).u64(0), "header: GGUF version 0 is not supported"),
         ("big-endian", text(b"GGUF\0\0\0\x03").u64(0).u64(0), "header: big-endian GGUF is not supported"),
-        ("no counts", text(b"GGUF").u32(3), "byte 8 should begin 8 bytes of number of tensors, 0 are left"),
+        ("no counts", text(b"GGUF").u32(3), "number of tensors needs 8 bytes at byte 8, 0 are left"),
         ("keys without bytes", header(0, 1), "header: number of keys is 1, at most 0 is possible"),
         ("keys 5e8", header(0, 500_000_000), "header: number of keys is 500000000, at most 0 is possible"),
         (
@@ -154,13 +146,13 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
         (
             "value cut",
             header(0, 1).key("k.long", 10).bytes(&[1, 2]),
-            "k.long: file ends early: byte 42 should begin 8 bytes of value, 2 are left",
+            "k.long: file ends early: value needs 8 bytes at byte 42, 2 are left",
         ),
         ("bool 2", header(0, 1).key("k", BOOL).bytes(&[2]), "k: boolean stored as 2, want 0 or 1"),
         (
             "string beyond end",
             header(0, 1).key("k", STRING).u64(100).data(9),
-            "k: file ends early: byte 45 should begin 100 bytes of string",
+            "k: file ends early: string needs 100 bytes at byte 45",
         ),
         ("string 2^63", header(0, 1).key("k", STRING).u64(1 << 63).data(9), "k: file ends early"),
         ("string not UTF-8", header(0, 1).key("k", STRING).string(b"\xc3\x28"), "k: value is not UTF-8"),
@@ -199,7 +191,7 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
         (
             "string in array",
             header(0, 1).key("k", ARRAY).u32(STRING).u64(2).string(b"a").u64(9).bytes(b"ab"),
-            "k: file ends early: byte 66 should begin 9 bytes of string in array, 2 are left",
+            "k: file ends early: string in array needs 9 bytes at byte 66, 2 are left",
         ),
         (
             "bools 2",

@@ -35,9 +35,13 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         (
             "empty",
             vec![],
-            "header: file ends early: byte 0 should begin 8 bytes of length of the header, 0 are left",
+            "header: file ends early: length of the header needs 8 bytes at byte 0, 0 are left",
         ),
-        ("short length", vec![1, 2, 3], "header: file ends early: byte 0 should begin 8 bytes"),
+        (
+            "short length",
+            vec![1, 2, 3],
+            "header: file ends early: length of the header needs 8 bytes at byte 0",
+        ),
         (
             "gguf",
             b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
@@ -56,12 +60,12 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         (
             "length one over",
             len(3, b"{}"),
-            "header: file ends early: byte 8 should begin 3 bytes of header, 2 are left",
+            "header: file ends early: header needs 3 bytes at byte 8, 2 are left",
         ),
         (
             "length 1e8",
             len(100_000_000, b"{}"),
-            "header: file ends early: byte 8 should begin 100000000 bytes",
+            "header: file ends early: header needs 100000000 bytes at byte 8",
         ),
         (
             "length 1e8+1",

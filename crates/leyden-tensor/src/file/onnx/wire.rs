@@ -231,11 +231,11 @@ mod tests {
     #[test]
     fn what_is_damaged_is_an_error() {
         for (bytes, wanted) in [
-            (&[0x08][..], "should begin 1 bytes of a number"),
-            (&[0x08, 0x80], "should begin 1 bytes of a number"),
-            (&[0x12, 5, 1], "should begin 5 bytes of a field, 1 are left"),
+            (&[0x08][..], "a number needs 1 bytes"),
+            (&[0x08, 0x80], "a number needs 1 bytes"),
+            (&[0x12, 5, 1], "a field needs 5 bytes"),
             (&[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "bytes of a field"),
-            (&[0x1d, 0, 0], "should begin 4 bytes"),
+            (&[0x1d, 0, 0], "needs 4 bytes"),
             (&[0x0b], "the unknown kind 3"),
             (&[0x00, 0x00], "the number 0"),
         ] {
