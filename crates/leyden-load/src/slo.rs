@@ -273,7 +273,7 @@ mod tests {
             ("ttft_pnan=1s", "its percentile"),
             ("ttft_p95>=1s", "a time needs a maximum"),
             ("user_tps<=5", "a rate needs a minimum"),
-            ("user_tps>=x", "no number"),
+            ("user_tps>=x", "not a number"),
             ("user_tps>=0", "not above 0"),
             ("ttft_p95=fast", "not a duration"),
             ("ttft_p95=1s,ttft_p95=2s", "given twice"),

@@ -186,7 +186,7 @@ fn tensors_beside_the_model_lie_in_its_folder() {
     }
     // A model in memory has no folder.
     let w = tensor("w", 1, &[2], &[entry("location", "model.onnx_data"), number(14, 1)].concat());
-    assert!(error(&graph(&[], &[w], &[], &[])).contains("the model is no file"));
+    assert!(error(&graph(&[], &[w], &[], &[])).contains("a model in memory has no folder"));
 }
 
 #[test]
