@@ -130,7 +130,11 @@ fn cases() -> Vec<(&'static str, Raw, &'static str)> {
             header(0, 1).u64(1 << 40).data(99),
             "metadata key 0 of 1: length of the name is 1099511627776",
         ),
-        ("key beyond end", header(0, 1).u64(90).data(20), "metadata key 0 of 1: file ends early: byte 32"),
+        (
+            "key beyond end",
+            header(0, 1).u64(90).data(20),
+            "metadata key 0 of 1: file ends early: key needs 90 bytes at byte 32",
+        ),
         ("empty key", header(0, 1).key("", U32).u32(1).data(9), "metadata key 0 of 1: key is empty"),
         (
             "key not UTF-8",

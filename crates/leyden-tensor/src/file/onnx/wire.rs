@@ -234,7 +234,10 @@ mod tests {
             (&[0x08][..], "a number needs 1 bytes"),
             (&[0x08, 0x80], "a number needs 1 bytes"),
             (&[0x12, 5, 1], "a field needs 5 bytes"),
-            (&[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "bytes of a field"),
+            (
+                &[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
+                "a field needs 9223372036854775807 bytes",
+            ),
             (&[0x1d, 0, 0], "needs 4 bytes"),
             (&[0x0b], "the unknown kind 3"),
             (&[0x00, 0x00], "the number 0"),
