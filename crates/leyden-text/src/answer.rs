@@ -1,4 +1,4 @@
-//! [`AnswerText`]: the text of an answer whose tokens arrive one by one.
+//! [`AnswerText`]: text of an answer whose tokens arrive one by one.
 
 use crate::detok::Detokenizer;
 use crate::stop::{StopEvent, StopMatcher};
@@ -6,33 +6,34 @@ use crate::tokenizer::Tokenizer;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Turns the tokens of an answer into text as they come: whole characters only, and none of a stop text.
+/// Text of an answer, converted from its tokens as they arrive: only whole characters, and nothing of a stop string.
 ///
-/// Special tokens are structure, not text, and are left out unless [made visible](AnswerText::with_visible).
+/// Special tokens are left out unless [made visible](AnswerText::with_visible).
 #[derive(Clone, Debug)]
 pub struct AnswerText {
-    /// The last token, if the text does not begin after it.
+    /// Last token, or `None` if the text starts anew after it.
     previous: Option<u32>,
-    /// Special tokens that are text, ascending.
+    /// Sorted ids of the special tokens that are output as text.
     visible: Arc<[u32]>,
     characters: Detokenizer,
     stops: StopMatcher,
     reasoning: Option<Reasoning>,
 }
 
-/// Where an answer reasons, found by its tokens' bytes, those of special tokens included.
+/// State of the search for the reasoning section. It looks at the bytes of all tokens, special tokens included.
 #[derive(Clone, Debug)]
 struct Reasoning {
     open: Vec<u8>,
     close: Vec<u8>,
-    /// Whether it has begun; before that, nothing but blanks and a beginning of the mark has come.
+    /// True once the opening marker was found; until then only whitespace and a prefix of the marker have come.
     begun: bool,
-    /// What may be the beginning of the next mark.
+    /// Pending bytes that may be the beginning of the next marker.
     seen: Vec<u8>,
 }
 
 impl Reasoning {
-    /// Takes a token's bytes. Returns whether reasoning, or what may become it, goes on behind them.
+    /// Takes a token's bytes. Returns whether reasoning, or what may become its opening marker, continues after
+    /// them.
     fn push(&mut self, bytes: &[u8]) -> bool {
         self.seen.extend_from_slice(bytes);
         if !self.begun {
@@ -52,10 +53,10 @@ impl Reasoning {
 }
 
 impl AnswerText {
-    /// The text behind `prompt`, up to the first of the texts in `stop`.
+    /// Creates the text that follows `prompt`, up to the first stop string of `stop`.
     pub fn new(tokenizer: &dyn Tokenizer, prompt: &[u32], stop: &[String]) -> AnswerText {
         AnswerText {
-            // Behind a special token, as at the end of a chat's prompt, a new text begins.
+            // After a special token, as at the end of a chat prompt, the text starts anew.
             previous: prompt.last().copied().filter(|&last| !tokenizer.is_special(last)),
             visible: Arc::default(),
             characters: Detokenizer::new(),
@@ -64,16 +65,15 @@ impl AnswerText {
         }
     }
 
-    /// The same with some special tokens as their names, for whoever reads the answer's structure; `visible` is
-    /// ascending.
+    /// Outputs the special tokens in `visible` (sorted ids) as their names, for parsers of the answer's structure.
     #[must_use]
     pub fn with_visible(mut self, visible: Arc<[u32]>) -> AnswerText {
         self.visible = visible;
         self
     }
 
-    /// The same for a model that reasons between two marks before it answers: stop texts count behind that alone. `begun`
-    /// says that the prompt has opened it.
+    /// Disables stop strings within the reasoning between `open` and `close`. `begun` is true if the prompt ends
+    /// within reasoning.
     #[must_use]
     pub fn with_reasoning(mut self, open: &str, close: &str, begun: bool) -> AnswerText {
         if !open.is_empty() && !close.is_empty() {
@@ -83,7 +83,7 @@ impl AnswerText {
         self
     }
 
-    /// What a token would add, in bytes; nothing if it is structure.
+    /// Returns the bytes that a token would add; empty for a special token that is not visible.
     pub fn bytes<'a>(&self, tokenizer: &'a dyn Tokenizer, token: u32) -> Cow<'a, [u8]> {
         let bytes = if !tokenizer.is_special(token) {
             tokenizer.bytes_after(self.previous, token)
@@ -95,7 +95,7 @@ impl AnswerText {
         bytes.unwrap_or_default()
     }
 
-    /// Takes the next token.
+    /// Takes the next token. Returns the text that is now complete.
     pub fn push(&mut self, tokenizer: &dyn Tokenizer, token: u32) -> StopEvent {
         let text = self.characters(tokenizer, token);
         if let Some(reasoning) = &mut self.reasoning {
@@ -113,15 +113,15 @@ impl AnswerText {
         if text.is_empty() { StopEvent::default() } else { self.stops.push(&text) }
     }
 
-    /// Takes the next token: the characters that it completes, stop texts left aside.
+    /// Takes the next token. Returns the characters that it completes, without looking for stop strings.
     pub(crate) fn characters(&mut self, tokenizer: &dyn Tokenizer, token: u32) -> String {
         let bytes = self.bytes(tokenizer, token);
         self.previous = Some(token);
         if bytes.is_empty() { String::new() } else { self.characters.push(&bytes) }
     }
 
-    /// Ends the text: what was held back because it might have become a character or a stop text. Nothing behind a
-    /// stop text.
+    /// Ends the text. Returns the text that was held back as a possible beginning of a character or stop string;
+    /// nothing of it from a stop string on.
     pub fn finish(&mut self) -> String {
         let text = self.characters.finish();
         let event = self.stops.push(&text);

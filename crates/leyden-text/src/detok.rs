@@ -1,10 +1,10 @@
-//! [`Detokenizer`]: bytes of tokens in, whole characters out.
+//! [`Detokenizer`]: joins the bytes of tokens to whole characters.
 
-/// Joins the bytes of tokens to text as they arrive. A token may end inside a character; such a piece is
-/// held back until it is complete, so that what has been printed never needs to be taken back.
+/// Converter of tokens' bytes to text as they arrive. A token may end inside a character; the bytes of an incomplete
+/// character are held back, so that printed text never changes.
 ///
-/// Whatever the chunks, the results joined are [`String::from_utf8_lossy`] of all bytes: what cannot
-/// become a character is U+FFFD.
+/// However the bytes are split, the joined results are [`String::from_utf8_lossy`] of all bytes: invalid bytes
+/// become U+FFFD.
 ///
 /// ```
 /// let mut detokenizer = leyden_text::Detokenizer::new();
@@ -14,12 +14,12 @@
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Detokenizer {
-    /// The beginning of a character: at most three bytes that more bytes can complete.
+    /// Incomplete character at the end: at most three bytes.
     held: Vec<u8>,
 }
 
 impl Detokenizer {
-    /// A detokenizer at the beginning of a text.
+    /// Creates a detokenizer for a new text.
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,7 +50,7 @@ impl Detokenizer {
         text
     }
 
-    /// Ends the text and returns what was held back: U+FFFD for an incomplete character.
+    /// Ends the text and returns U+FFFD if a character is incomplete.
     pub fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes that are often part of characters, whole or not.
+    /// Generates bytes of whole and truncated characters.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             any::<char>().prop_map(|c| c.to_string().into_bytes()),

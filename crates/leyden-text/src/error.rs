@@ -1,8 +1,8 @@
-//! The one error type of this crate: what went wrong, and in which file and field.
+//! Error type of this crate: the failure, its file and its metadata key.
 
 use std::fmt::{self, Display};
 
-/// An error that names the file and the metadata key it is about.
+/// Error with the file and the metadata key that it concerns.
 ///
 /// ```
 /// use leyden_tensor::{Metadata, Value};
@@ -21,89 +21,89 @@ pub struct Error {
     key: Option<Box<str>>,
 }
 
-/// What went wrong.
+/// Kind of failure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The metadata lacks a key, or a value has the wrong type.
     #[error("{0}")]
     Metadata(#[source] leyden_tensor::Error),
-    /// The tokenizer model is one that this crate does not have.
+    /// The tokenizer model is not supported.
     #[error("tokenizer {} is not supported (supported: {})", Quoted(.name), .known.join(", "))]
     UnsupportedTokenizer {
-        /// The name in the file.
+        /// Name in the file.
         name: String,
-        /// The names that are supported.
+        /// Supported names.
         known: Vec<&'static str>,
     },
-    /// The pre-tokenizer is one that this crate does not have.
+    /// The pre-tokenizer is not supported.
     #[error(
         "pre-tokenizer {} is none of the {} that are known, and another one would cut texts wrongly; \
          the model as a folder of safetensors runs where its tokenizer.json states the rules",
         Quoted(.name), .known.len()
     )]
     UnsupportedPreTokenizer {
-        /// The name in the file.
+        /// Name in the file.
         name: String,
-        /// The names that are supported.
+        /// Supported names.
         known: Vec<&'static str>,
     },
-    /// A component of a tokenizer is of a kind that this crate does not have.
+    /// A component of a tokenizer is of an unsupported kind.
     #[error("{what} {} is not supported (supported: {})", Quoted(.name), .known.join(", "))]
     UnsupportedComponent {
-        /// What it is a kind of: `normalizer`, `decoder`.
+        /// Type of component: `normalizer`, `decoder`.
         what: &'static str,
-        /// The name in the file.
+        /// Name in the file.
         name: String,
-        /// The names that are supported.
+        /// Supported names.
         known: Vec<&'static str>,
     },
     /// A metadata value contradicts another one or itself.
     #[error("{}", Shown(.0))]
     Invalid(String),
-    /// A byte of the text has no token, so the text cannot be written in this vocabulary.
+    /// The vocabulary has no token for a byte of the text, so the text cannot be encoded.
     #[error("the vocabulary has no token for byte 0x{0:02x}, which the text contains")]
     NoTokenForByte(u8),
-    /// The text has more tokens than it may have.
+    /// The text has more tokens than allowed.
     #[error("the text has more than {0} tokens")]
     TooManyTokens(usize),
-    /// The work was to stop before it was done.
-    #[error("stopped before the text was written in tokens")]
+    /// Encoding was cancelled.
+    #[error("encoding the text was cancelled")]
     Stopped,
-    /// Normalising the text, as the vocabulary wants it, makes it more than so many times longer.
-    #[error("the text becomes more than {0} times longer by the vocabulary's rules")]
+    /// Normalization makes the text more than this many times longer.
+    #[error("normalization makes the text more than {0} times longer")]
     TextGrows(usize),
-    /// The chat template is not one that can be parsed.
+    /// The chat template does not parse.
     #[error("line {line}: {}", Shown(.message))]
     TemplateSyntax {
-        /// The line of the template, from 1.
+        /// Line of the template, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         message: String,
     },
-    /// The chat template failed on these messages.
+    /// Rendering the chat template failed on these messages.
     #[error("line {line}: {}", Shown(.message))]
     TemplateRender {
-        /// The line of the template, from 1.
+        /// Line of the template, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         message: String,
     },
-    /// The chat template itself refused the messages (`raise_exception`).
-    #[error("the template refuses: {}", Quoted(.0))]
+    /// The chat template called `raise_exception`.
+    #[error("the template refuses the messages: {}", Quoted(.0))]
     TemplateRaised(String),
-    /// The chat template needs more time, memory or depth than a template may.
-    #[error("line {line}: the template needs too much: {limit}")]
+    /// The chat template exceeds its limit of time, memory or depth.
+    #[error("line {line}: the template exceeds a limit: {limit}")]
     TemplateLimit {
-        /// The line of the template, from 1.
+        /// Line of the template, from 1.
         line: usize,
-        /// Which bound was reached.
+        /// Limit that was reached.
         limit: String,
     },
     /// The final message cannot be continued.
     #[error("the final message cannot be continued: {0}")]
     NothingToContinue(&'static str),
-    /// The thread that a template runs on could not be started.
+    /// The thread that renders the template could not be started.
     #[error("cannot start the thread for the chat template: {0}")]
     Thread(#[source] std::io::Error),
 }
@@ -113,22 +113,22 @@ impl Error {
         Error { kind: Box::new(kind), file: file.into(), key: key.into().map(Into::into) }
     }
 
-    /// An error in a field whose name is a path in the file.
+    /// Creates an error for a field that is given by its path in the file.
     pub(crate) fn at(file: &str, path: &str, kind: ErrorKind) -> Self {
         Error { kind: Box::new(kind), file: file.into(), key: Some(path.into()) }
     }
 
-    /// What went wrong.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// The file, as it was named by the caller.
+    /// Returns the file as the caller named it.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The metadata key, where one is to blame.
+    /// Returns the metadata key, if the error concerns one.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -142,7 +142,7 @@ impl std::error::Error for Error {
 
 impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An error of the metadata names file and key itself.
+        // The message of a metadata error already contains file and key.
         if let ErrorKind::Metadata(source) = &*self.kind {
             if source.context().file().is_none() {
                 write!(f, "{}: ", self.file)?;
@@ -157,15 +157,15 @@ impl Display for Error {
     }
 }
 
-/// Text from a file or a template, made safe for a terminal and a log line: control and direction-changing
-/// characters are escaped and long text is cut.
+/// Text from a file or a template, made safe for terminals and log lines: control and bidirectional formatting
+/// characters are escaped, and long text is truncated.
 struct Shown<'a>(&'a str);
 
 impl Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 160;
+        const MAX: usize = 160;
         let mut chars = self.0.chars();
-        for c in chars.by_ref().take(MOST) {
+        for c in chars.by_ref().take(MAX) {
             match c {
                 '\'' | '"' | '\\' => write!(f, "{c}")?,
                 c => write!(f, "{}", c.escape_debug())?,
@@ -175,7 +175,7 @@ impl Display for Shown<'_> {
     }
 }
 
-/// Text from a file or a template in quotation marks, made safe and cut.
+/// Text from a file or a template in quotation marks, escaped and truncated.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl Display for Quoted<'_> {

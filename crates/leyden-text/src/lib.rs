@@ -1,32 +1,32 @@
-//! Text to tokens and back: tokenizers, chat templates, incremental detokenising and stop strings.
+//! Text to tokens and back: tokenizers, chat templates, incremental detokenization and stop strings.
 //!
 //! * [`from_gguf`] reads the [`Tokenizer`] of a model file, [`from_hf`] that of a Hugging Face folder;
-//!   [`Detokenizer`] joins the bytes of its tokens to whole characters.
-//! * [`ChatTemplate`] turns [`Message`]s into the prompt that a model was trained on; a model without one gets
-//!   [`join_messages`].
-//! * [`output`] tells the reasoning, the content and the calls of tools of an answer apart.
-//! * [`StopMatcher`] looks for stop strings in text that arrives in pieces.
+//!   [`Detokenizer`] joins the bytes of tokens to whole characters.
+//! * [`ChatTemplate`] renders [`Message`]s to the prompt format that a model was trained on; for a model without a
+//!   template there is [`join_messages`].
+//! * [`output`] splits an answer into reasoning, content and tool calls.
+//! * [`StopMatcher`] finds stop strings in text that arrives in pieces.
 //!
-//! All of it comes from a file that nobody vouches for. So whatever the file says, the answer is a value or an
-//! [`Error`] that names file and key, in time and memory that the file and the messages justify.
+//! The files are not trusted. For any input the result is a value or an [`Error`] that names file and key, within
+//! time and memory that the sizes of the file and of the messages justify.
 //!
-//! # Why no library
+//! # Reasons against a library
 //!
-//! The tokenizer and the template engine are this crate's own, after measuring the libraries that were to be
-//! used (2 shared cores, release builds; `tokenizer.json` is read by code that does as `tokenizers` 0.23 does, and
-//! takes 0.2 s for 200,000 tokens with 446,000 merges):
+//! The tokenizer and the template engine are this crate's own, after measuring the available libraries (2 shared
+//! cores, release builds; `tokenizer.json` is read by code that behaves as `tokenizers` 0.23 does, and takes 0.2 s
+//! for 200,000 tokens with 446,000 merges):
 //!
-//! | | library | here |
+//! | | library | leyden |
 //! |---|---|---|
-//! | vocabulary of llama-bpe ready | `tokenizers` 1.0.0-rc.3: 0.39 s, 95 MB | 0.08 s |
-//! | vocabulary of qwen2 ready | `tokenizers` 1.0.0-rc.3: 0.37 s, 68 MB | 0.05 s |
-//! | English text encoded | `tokenizers` 1.0.0-rc.3: 160 to 290 MB/s | 50 to 75 MB/s |
+//! | load the vocabulary of llama-bpe | `tokenizers` 1.0.0-rc.3: 0.39 s, 95 MB | 0.08 s |
+//! | load the vocabulary of qwen2 | `tokenizers` 1.0.0-rc.3: 0.37 s, 68 MB | 0.05 s |
+//! | encode English text | `tokenizers` 1.0.0-rc.3: 160 to 290 MB/s | 50 to 75 MB/s |
 //! | a template that doubles a text thirty times | minijinja 3.0.5, fuel 2,000: 10 s, 2.6 GB | error after 2 ms |
 //! | `{{ a.b.b.b… }}`, 200,000 times | minijinja 3.0.5: stack overflow, process aborted | error: source too long |
 //!
-//! The ids of `tokenizers` were right on the reference texts. But a start may cost 0.3 s, and its time does not
-//! include the JSON that has to be built from the metadata first; it brings 80 crates; and it does not cut texts
-//! by the version of Unicode, nor find special tokens in the order, that vocabularies in GGUF files go with.
+//! The ids of `tokenizers` were correct on the reference texts. But loading may take 0.3 s at most, and the times
+//! above do not include building the JSON from the metadata; the library brings 80 crates; and it neither splits
+//! texts by the Unicode version of GGUF vocabularies nor matches special tokens in their order.
 #![forbid(unsafe_code)]
 
 mod answer;

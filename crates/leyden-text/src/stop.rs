@@ -1,22 +1,22 @@
-//! [`StopMatcher`]: stop strings in a text that arrives in pieces.
+//! [`StopMatcher`]: finds stop strings in text that arrives in pieces.
 //!
-//! Each stop string has a Knuth-Morris-Pratt automaton, whose state is the length of the longest end of
-//! the text that is a beginning of the stop string. So every byte is looked at once per stop string, and the
-//! longest state of all is exactly what must be held back.
+//! Each stop string has a Knuth-Morris-Pratt automaton, whose state is the length of the longest suffix of the text
+//! that is a prefix of the stop string. So every byte is examined once per stop string, and the maximum of all
+//! states is the number of bytes to hold back.
 
-/// What may be printed after a piece of text.
+/// Result of a piece of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopEvent {
-    /// The text that is safe to print now: no stop string can begin in it any more.
+    /// Text that can be printed now: no stop string can begin in it any more.
     pub text: String,
-    /// Whether a stop string was found; `text` ends before it, and nothing follows.
+    /// True if a stop string was found; `text` ends before it, and nothing follows.
     pub stopped: bool,
 }
 
-/// Looks for stop strings in a text that arrives in pieces.
+/// Matcher of stop strings in text that arrives in pieces.
 ///
-/// The text ends at the stop string that is complete first (of several, the longest), so that the result
-/// does not depend on how the text is cut into pieces.
+/// The text ends at the stop string that is complete first (the longest, if several are), so the result does not
+/// depend on how the text is split.
 ///
 /// ```
 /// let mut matcher = leyden_text::StopMatcher::new(&["</end>".to_string()]);
@@ -28,42 +28,42 @@ pub struct StopEvent {
 #[derive(Clone, Debug)]
 pub struct StopMatcher {
     stops: Vec<Automaton>,
-    /// The end of the text that may be the beginning of a stop string.
+    /// Suffix of the text that may be the beginning of a stop string.
     held: String,
     stopped: bool,
-    /// Whether the stop string itself is part of the text.
+    /// True if the stop string itself is part of the text.
     included: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Automaton {
     stop: Box<[u8]>,
-    /// For each length of a beginning, the length of its longest proper end that is a beginning too.
+    /// For each prefix length, the length of the longest proper suffix of that prefix that is a prefix too.
     fallback: Box<[usize]>,
     state: usize,
 }
 
 impl StopMatcher {
-    /// A matcher for these strings, of which any ends the text. Empty strings are ignored.
+    /// Creates a matcher for these stop strings. Empty strings are ignored.
     pub fn new(stops: &[String]) -> Self {
         let stops = stops.iter().filter(|stop| !stop.is_empty()).map(|stop| Automaton::new(stop.as_bytes()));
         StopMatcher { stops: stops.collect(), held: String::new(), stopped: false, included: false }
     }
 
-    /// The same, which leaves the stop string in the text.
+    /// Sets whether the stop string stays in the text.
     #[must_use]
     pub fn with_stop_included(mut self, included: bool) -> Self {
         self.included = included;
         self
     }
 
-    /// Whether there are no stop strings.
+    /// Returns true if there are no stop strings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stops.is_empty()
     }
 
-    /// Takes the next piece of the text. After a stop string was found, everything is ignored.
+    /// Takes the next piece of the text. Input after a stop string is ignored.
     pub fn push(&mut self, text: &str) -> StopEvent {
         if self.stopped {
             return StopEvent { text: String::new(), stopped: true };
@@ -84,12 +84,12 @@ impl StopMatcher {
             }
         }
         let keep = self.stops.iter().map(|automaton| automaton.state).max().unwrap_or(0);
-        // A state is a beginning of a string at the end of a string: it starts at a character.
+        // A state is a prefix of a string at the end of a string, so it starts at a character boundary.
         let held = self.held.split_off(self.held.len() - keep);
         StopEvent { text: std::mem::replace(&mut self.held, held), stopped: false }
     }
 
-    /// Ends the text and returns what was held back.
+    /// Ends the text and returns the text that was held back.
     pub fn finish(&mut self) -> String {
         for automaton in &mut self.stops {
             automaton.state = 0;
@@ -114,7 +114,7 @@ impl Automaton {
         Automaton { stop: stop.into(), fallback: fallback.into(), state: 0 }
     }
 
-    /// Takes a byte and says whether the stop string is complete.
+    /// Takes a byte. Returns whether the stop string is complete.
     fn step(&mut self, byte: u8) -> bool {
         while self.state > 0 && self.stop[self.state] != byte {
             self.state = self.fallback[self.state];
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The text up to the stop string that is complete first, and whether there is one.
+    /// Returns the text up to the stop string that is complete first, and whether there is one.
     fn by_definition<'t>(text: &'t str, stops: &[String]) -> (&'t str, bool) {
         let found = stops
             .iter()
@@ -158,7 +158,7 @@ mod tests {
                 out += &event.text;
                 stopped = event.stopped;
                 if !stopped {
-                    // Held back is exactly the longest end that may become a stop string.
+                    // The text held back is the longest suffix that may become a stop string.
                     let held = arrived.strip_prefix(&out).unwrap();
                     let longest = arrived.char_indices().map(|(i, _)| &arrived[i..])
                         .find(|end| stops.iter().any(|stop| stop.starts_with(end)));
@@ -194,7 +194,7 @@ mod tests {
         for _ in 0..100_000 {
             matcher.push("ab");
         }
-        // An emulator, behind which the tests may run, takes some twenty times as long.
+        // Under an emulator the test takes some twenty times as long.
         let limit = if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 100 } else { 5 };
         assert!(begin.elapsed().as_secs() < limit);
         assert_eq!(matcher.finish().len(), 100_000);
