@@ -1,8 +1,8 @@
-//! Calls without the marks of the model's format: a whole answer that is a call of a declared tool, or several, as JSON,
-//! bare or in a fenced block of code.
+//! Tool calls without the model's markers: a whole answer that is one or several calls of declared tools as JSON,
+//! bare or in a fenced code block.
 //!
-//! Small models write them so though they were shown the marks. Text is held back only while it can still become such an
-//! answer: from the first byte that no call has, it is content again.
+//! Small models write such answers even when the prompt shows the markers. Text is held back only while it can
+//! still become such an answer; from the first byte that rules it out, it is content again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use serde_json::{Map, Value as Json};
 use super::json_scan::{JsonScan, Step};
 use super::tools::Tools;
 
-/// The longest answer that is held back, in bytes.
-const MOST_BYTES: usize = 64 << 10;
-/// The most calls of an answer.
-const MOST_CALLS: usize = 64;
-/// The longest name of a language behind a fence, in bytes.
-const MOST_INFO_BYTES: usize = 32;
+/// Maximum length in bytes of an answer that is held back.
+const MAX_BYTES: usize = 64 << 10;
+/// Maximum number of calls in an answer.
+const MAX_CALLS: usize = 64;
+/// Maximum length in bytes of the language name after a fence.
+const MAX_INFO_BYTES: usize = 32;
 const FENCE: &str = "```";
 
 type Accepts = dyn Fn(&str, &Map<String, Json>) -> bool + Send + Sync;
 
-/// Rules that make calls of an answer without marks.
+/// Rules for accepting an answer without markers as tool calls.
 #[derive(Clone)]
 pub struct BareCalls {
     accepts: Arc<Accepts>,
@@ -36,8 +36,8 @@ impl fmt::Debug for BareCalls {
 }
 
 impl BareCalls {
-    /// Calls of declared tools whose name and arguments `accepts` takes, as by the tool's schema. With `parallel` an answer
-    /// may consist of several.
+    /// Creates rules under which a call of a declared tool counts if `accepts` returns true for its name and
+    /// arguments, for instance by the tool's schema. With `parallel`, an answer may consist of several calls.
     #[must_use]
     pub fn new(
         accepts: impl Fn(&str, &Map<String, Json>) -> bool + Send + Sync + 'static,
@@ -47,35 +47,35 @@ impl BareCalls {
     }
 }
 
-/// A call that was read.
+/// Parsed tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BareCall {
     pub(super) name: String,
-    /// A JSON object, as it is written.
+    /// Text of a JSON object.
     pub(super) arguments: String,
 }
 
 /// State of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The beginning of calls.
+    /// A prefix of calls.
     More,
     /// Calls, and nothing else.
     Calls(Vec<BareCall>),
-    /// Something else.
+    /// Anything else.
     Content,
 }
 
-/// The reading of an answer from its beginning.
+/// Parser of an answer from its beginning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BareReading {
     stage: Stage,
-    /// How far the text has been looked at.
+    /// Number of bytes of the text that were examined.
     at: usize,
-    /// Where the object begins, and the key or value in it.
+    /// Start of the object; `part` is the start of the current key or value in it.
     from: usize,
     part: usize,
-    /// The value that follows is that of the name.
+    /// True if the next value is that of `name`.
     in_name: bool,
     scan: JsonScan,
     fenced: bool,
@@ -87,28 +87,29 @@ pub(super) struct BareReading {
 enum Stage {
     #[default]
     Between,
-    /// Behind the beginning of a fence, within its line.
+    /// After an opening fence, within its line.
     Info,
     Object,
 }
 
-/// Where the text is in a list of calls.
+/// Position in a list of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum List {
     #[default]
     None,
-    /// A call must come, or the list may end.
+    /// After `[`: a call or the end of the list is expected.
     Begun,
-    /// A comma must come, or the list may end.
+    /// After a call: a comma or the end of the list is expected.
     Behind,
-    /// A call must come.
+    /// After a comma: a call is expected.
     Comma,
 }
 
 impl BareReading {
-    /// Goes on. `text` is the answer from its beginning and has grown since; `done` says that it has ended.
+    /// Continues parsing. `text` is the answer from its beginning and has grown since the last call; `done` is true
+    /// if it has ended.
     pub(super) fn advance(&mut self, text: &str, tools: &Tools, rules: &BareCalls, done: bool) -> Verdict {
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return Verdict::Content;
         }
         while self.at < text.len() {
@@ -120,7 +121,7 @@ impl BareReading {
             match goes_on {
                 Some(true) => {}
                 Some(false) => return Verdict::Content,
-                // It ends within a fence's mark.
+                // The text ends within a fence.
                 None => break,
             }
         }
@@ -135,7 +136,7 @@ impl BareReading {
         }
     }
 
-    /// Between objects. Returns whether the text can go on so; `None` if more of it must be known.
+    /// Reads the text between objects. Returns whether the text is valid so far; `None` if more of it is needed.
     fn between(&mut self, rest: &str) -> Option<bool> {
         let text = rest.trim_ascii_start();
         self.at += rest.len() - text.len();
@@ -149,7 +150,7 @@ impl BareReading {
                 self.fenced = !self.fenced;
             }
             (b'`', List::None) if FENCE.starts_with(text) => return None,
-            (b'{', List::None | List::Begun | List::Comma) if self.calls.len() < MOST_CALLS => {
+            (b'{', List::None | List::Begun | List::Comma) if self.calls.len() < MAX_CALLS => {
                 (self.stage, self.from, self.scan) = (Stage::Object, self.at, JsonScan::default());
                 self.in_name = false;
             }
@@ -166,11 +167,11 @@ impl BareReading {
         self.at += 1;
     }
 
-    /// In the line of a fence's beginning: the name of a language, if there is one.
+    /// Reads the rest of an opening fence's line: the optional name of a language.
     fn info(&mut self, rest: &str) -> Option<bool> {
         let word =
             rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-+.".contains(byte)).count();
-        if word > MOST_INFO_BYTES {
+        if word > MAX_INFO_BYTES {
             return Some(false);
         }
         if word == rest.len() {
@@ -217,10 +218,10 @@ impl BareReading {
     }
 }
 
-/// The keys of a call. Models confuse the two names of arguments, and write OpenAI's own form.
+/// Keys of a call. Models confuse `arguments` with `parameters`, and some write OpenAI's nested form.
 const KEYS: [&str; 6] = ["name", "arguments", "parameters", "type", "id", "function"];
 
-/// The call that an object is; `None` if it is none that is accepted.
+/// Parses an object as a call; `None` if it is not an accepted one.
 fn call(object: &str, rules: &BareCalls) -> Option<BareCall> {
     let members = members(object)?;
     let value = |key: &str| members.iter().find(|(known, _)| known == key).map(|(_, value)| *value);
@@ -241,7 +242,7 @@ fn call(object: &str, rules: &BareCalls) -> Option<BareCall> {
     (rules.accepts)(&name, &map).then_some(BareCall { name, arguments })
 }
 
-/// Arguments as an object: they may stand in a string.
+/// Returns the text of the arguments object, which may be encoded in a string.
 fn written(value: &str) -> Option<String> {
     match value.as_bytes().first()? {
         b'{' => Some(value.to_owned()),
@@ -250,7 +251,7 @@ fn written(value: &str) -> Option<String> {
     }
 }
 
-/// The members of an object, with their values as they are written; of numbers they are not told.
+/// Returns the members of an object with the source text of their values; `None` for values that are numbers.
 fn members(object: &str) -> Option<Vec<(String, Option<&str>)>> {
     let mut scan = JsonScan::default();
     let mut members: Vec<(String, Option<&str>)> = Vec::new();
@@ -260,7 +261,7 @@ fn members(object: &str) -> Option<Vec<(String, Option<&str>)>> {
             Step::KeyBegins | Step::ValueBegins => from = at,
             Step::KeyEnds => {
                 let key: String = serde_json::from_str(&object[from..=at]).ok()?;
-                // A key that comes twice says two things.
+                // A duplicate key is ambiguous.
                 if members.iter().any(|(known, _)| *known == key) {
                     return None;
                 }
@@ -280,7 +281,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The calls that a text is, however it is cut; and how many bytes had to be known to see that it is none.
+    /// Returns the calls in a text, however it is split, or the number of bytes after which it was known to have
+    /// none.
     fn read(text: &str, parallel: bool) -> Result<Vec<(String, String)>, usize> {
         let tools = json!([{ "function": { "name": "add" } }, { "function": { "name": "now" } }]);
         let tools = Tools::new(Some(&tools));
@@ -304,7 +306,7 @@ mod tests {
                 _ => Err(known),
             });
         }
-        // Larger pieces are known later.
+        // Pieces of several bytes delay the verdict.
         assert!(all.iter().all(|one| one.as_ref().ok() == all[0].as_ref().ok()), "{text}: {all:?}");
         all.remove(0)
     }
@@ -344,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Anything else is content, and is known to be as soon as it can be.
+    /// Checks that anything else is content, as early as possible.
     #[test]
     fn other_answers_are_content_at_once() {
         for (text, known) in [
@@ -362,7 +364,7 @@ mod tests {
         ] {
             assert_eq!(read(text, true), Err(known), "{text}");
         }
-        // What the end cuts off is content, which its end shows.
+        // A truncated call is known to be content only at the end of the answer.
         for text in [
             "",
             "`",
@@ -375,7 +377,7 @@ mod tests {
         ] {
             assert_eq!(read(text, true), Err(text.len() + 1), "{text}");
         }
-        let long = format!("{{\"name\": \"now\", \"arguments\": {{\"a\": \"{}", "x".repeat(MOST_BYTES));
-        assert!(matches!(read(&long, true), Err(known) if known <= MOST_BYTES + 7));
+        let long = format!("{{\"name\": \"now\", \"arguments\": {{\"a\": \"{}", "x".repeat(MAX_BYTES));
+        assert!(matches!(read(&long, true), Err(known) if known <= MAX_BYTES + 7));
     }
 }

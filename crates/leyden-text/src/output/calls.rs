@@ -1,68 +1,68 @@
-//! How calls of tools are written.
+//! Syntax of tool calls.
 
 use super::literal::Literal;
 
-/// The longest call, in bytes; longer ones are content.
-pub(super) const MOST_CALL_BYTES: usize = 1 << 20;
+/// Maximum length of a call in bytes; longer ones are content.
+pub(super) const MAX_CALL_BYTES: usize = 1 << 20;
 
-/// How a model writes calls of tools. Blanks between the words of these texts do not count.
+/// Syntax of a model's tool calls. Whitespace between the words of these texts is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSyntax {
-    /// What stands around all calls of an answer; both empty if nothing does.
+    /// Markers around all calls of an answer; both empty if there are none.
     pub section: (String, String),
-    /// What stands before each call. If it and the section are empty, a call is a JSON object at the beginning of the
+    /// Marker before each call. If it and the section are empty, a call is a JSON object at the beginning of the
     /// content.
     pub start: String,
-    /// What may stand there as well.
+    /// Alternative marker before a call.
     pub other_start: Option<String>,
-    /// What stands after each call.
+    /// Marker after each call.
     pub end: String,
-    /// What stands between.
+    /// Form of the text between the markers.
     pub body: CallBody,
 }
 
-/// What stands between the beginning and the end of a call.
+/// Form of the text between a call's start and end markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallBody {
     /// A JSON object with the name and the arguments, or a list of such objects.
     Object {
-        /// The key of the name.
+        /// Key of the name.
         name: String,
-        /// The key of the arguments.
+        /// Key of the arguments.
         arguments: String,
-        /// The key of the call's id, if there is one.
+        /// Key of the call's id, if there is one.
         id: Option<String>,
-        /// Whether the model writes a list of them; either is read.
+        /// True if the model writes a list of objects; the parser accepts both.
         list: bool,
     },
-    /// The name, and behind it the arguments as a JSON object.
+    /// The name, followed by the arguments as a JSON object.
     Named {
-        /// What stands between name and arguments.
+        /// Text between name and arguments.
         separator: String,
-        /// What stands before the name in an id that holds it, such as `functions.name:0`.
+        /// Text before the name if an id contains it, such as `functions.name:0`.
         prefix: String,
-        /// Whether the name is followed by a colon and the number of the call.
+        /// True if the name is followed by a colon and the number of the call.
         numbered: bool,
-        /// What stands between the name and an id of the call, where the format has one.
+        /// Text between the name and the call's id, in formats with an id.
         id: Option<String>,
     },
-    /// The name, and behind it each argument by itself, as text.
+    /// The name, followed by each argument separately, as text.
     Tagged {
-        /// What stands behind the name.
+        /// Text after the name.
         separator: String,
-        /// What stands before the name of a parameter.
+        /// Text before the name of a parameter.
         key_start: String,
-        /// What stands between it and the value.
+        /// Text between the parameter's name and its value.
         key_end: String,
-        /// What stands behind the value.
+        /// Text after the value.
         value_end: String,
-        /// Whether a line break stands before a value and one behind it.
+        /// True if a value has a line break before and after it.
         framed: bool,
     },
 }
 
 impl CallSyntax {
-    /// All texts that the syntax knows.
+    /// Returns all markers of the syntax.
     pub(super) fn texts(&self) -> Vec<&str> {
         let mut texts = vec![&self.section.0, &self.section.1, &self.start, &self.end];
         texts.extend(&self.other_start);
@@ -79,32 +79,32 @@ impl CallSyntax {
         texts.into_iter().map(String::as_str).collect()
     }
 
-    /// Whether a call has an id, which then has nine letters and digits.
+    /// Returns true if calls have ids, which then consist of nine letters and digits.
     #[must_use]
     pub fn has_ids(&self) -> bool {
         matches!(&self.body, CallBody::Object { id: Some(_), .. } | CallBody::Named { id: Some(_), .. })
     }
 
-    /// Whether a call has no mark before it.
+    /// Returns true if a call has no marker before it.
     pub(super) fn is_bare(&self) -> bool {
         self.start.is_empty() && self.section.0.is_empty()
     }
 }
 
-/// What reading came to.
+/// Result of parsing so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     More,
-    /// All calls are whole, and end before this byte.
+    /// All calls are complete, and end before this byte.
     Done(usize),
-    /// No call after all; so much of the text has been looked at.
+    /// Not a call; this many bytes of the text were examined.
     Failed(usize),
 }
 
-/// The syntax, cut into words.
+/// Call syntax, split into words.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
-    /// What begins all calls, before the first.
+    /// Marker before the first call.
     pub(super) section: Literal,
     pub(super) start: Literal,
     pub(super) other_start: Literal,
@@ -115,9 +115,9 @@ pub(super) struct Reader {
     pub(super) key_start: Literal,
     pub(super) key_end: Literal,
     pub(super) value_end: Literal,
-    /// Only a known tool makes a call.
+    /// True if only calls of known tools count.
     pub(super) known_only: bool,
-    /// Whether line breaks stand around values that are not JSON.
+    /// True if values that are not JSON have line breaks around them.
     pub(super) framed: bool,
 }
 

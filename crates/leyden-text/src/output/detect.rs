@@ -1,9 +1,9 @@
-//! Reads off a chat template how a model writes reasoning and calls.
+//! Derives the syntax of reasoning and tool calls from a chat template.
 //!
-//! The template is rendered with a conversation in which the assistant calls tools of known names with known arguments,
-//! and with one in which it says a known text. What stands around the known words is the syntax. Whatever is found must
-//! then read the rendered calls back; otherwise the template's calls count as unknown. The idea of comparing renderings
-//! is that of llama.cpp's automatic parser.
+//! The template is rendered with two conversations: one in which the assistant calls tools of known names with
+//! known arguments, and one in which it says a known text. The text around the known words is the syntax. The
+//! syntax must then parse the rendered calls; otherwise the template's call syntax counts as unknown. The approach
+//! of comparing renderings comes from llama.cpp's automatic parser.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -16,15 +16,15 @@ const CONTENT: &str = "zqcontent";
 const NAMES: [&str; 2] = ["zqfirst", "zqsecond"];
 const KEYS: [&str; 2] = ["zqkeya", "zqkeyb"];
 const VALUES: [&str; 4] = ["zqvalone", "zqvaltwo", "zqvalthree", "zqvalfour"];
-/// Nine letters and digits: what the strictest template wants of an id.
+/// Nine letters and digits, as the strictest template requires of an id.
 const IDS: [&str; 2] = ["zqid00001", "zqid00002"];
 
-/// The longest end of calls, in bytes.
-const MOST_END_BYTES: usize = 80;
+/// Maximum length in bytes of the text after the calls.
+const MAX_END_BYTES: usize = 80;
 
 const PYTHON_TAG: &str = "<|python_tag|>";
 
-/// Texts around reasoning, the first that a template knows.
+/// Known markers around reasoning; the first that occurs in a template is used.
 const REASONING: &[(&str, &str)] = &[
     ("<seed:think>", "</seed:think>"),
     ("<think>", "</think>"),
@@ -38,7 +38,7 @@ pub(super) fn detect(template: &ChatTemplate) -> OutputFormat {
     if ["<|channel|>", "<|message|>", "analysis"].iter().all(|mark| template.mentions(mark)) {
         return OutputFormat { harmony: true, ..OutputFormat::default() };
     }
-    // Of old messages some templates only cut the reasoning off, by its end.
+    // Some templates only remove the reasoning of old messages, and contain just the closing marker.
     let reasoning = REASONING.iter().find(|(_, close)| template.mentions(close));
     let mut format = OutputFormat {
         reasoning: reasoning.map(|(open, close)| ((*open).to_owned(), (*close).to_owned())),
@@ -50,7 +50,7 @@ pub(super) fn detect(template: &ChatTemplate) -> OutputFormat {
     format
 }
 
-/// A conversation with these calls by the assistant.
+/// Returns a conversation in which the assistant makes this number of calls.
 fn conversation(calls: usize, text_arguments: bool, names_as_ids: bool) -> Json {
     let call = |i: usize| {
         let arguments = json!({ KEYS[0]: VALUES[2 * i], KEYS[1]: VALUES[2 * i + 1] });
@@ -81,23 +81,23 @@ fn render(template: &ChatTemplate, messages: &Json) -> Option<String> {
     template.render_json(messages, &options).ok().map(Rendered::into_text)
 }
 
-/// What the assistant's turn consists of, from its beginning, and what ends every turn.
+/// Text of the assistant's turn, and the text that ends every turn.
 struct Turn {
     text: String,
     end: String,
 }
 
-/// How calls are written, and whether line breaks stand around values that are not JSON.
+/// Returns the syntax of calls, and whether values that are not JSON have line breaks around them.
 fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<(CallSyntax, bool)> {
     let plain = render(template, &conversation(0, false, false))?;
     let said = plain.rfind(CONTENT)?;
     let (head, tail) = (&plain[..said], &plain[said + CONTENT.len()..]);
-    // Some write the id instead of the name, which ids of their own contain.
+    // Some templates write the id in place of the name, if the id has a form that contains the name.
     for (text_arguments, names_as_ids) in [(false, false), (true, false), (false, true), (true, true)] {
         let turn = |calls| {
             let text = render(template, &conversation(calls, text_arguments, names_as_ids))?;
             let shared = mark_boundary(&text, common_prefix(&text, head));
-            // A template without calls leaves them out.
+            // A template without tool calls omits the names.
             text[shared..]
                 .contains(NAMES[0])
                 .then(|| Turn { text: text[shared..].to_owned(), end: tail.to_owned() })
@@ -107,7 +107,7 @@ fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<(CallSyntax, 
         if let Some(mut found) = syntax(&one, two.as_ref())
             && reads(format, &found, is_framed(&one), &one, two.as_ref())
         {
-            // Taught beside the bare object, for calls of built-in tools.
+            // Such templates use this marker for calls of built-in tools besides the bare object.
             let taught = found.is_bare() && template.mentions(PYTHON_TAG);
             found.other_start = taught.then(|| PYTHON_TAG.to_owned());
             return Some((found, is_framed(&one)));
@@ -116,7 +116,7 @@ fn calls(template: &ChatTemplate, format: &OutputFormat) -> Option<(CallSyntax, 
     None
 }
 
-/// Whether line breaks stand before and behind the values of a call.
+/// Returns whether the values of a call have line breaks before and after them.
 fn is_framed(turn: &Turn) -> bool {
     marked(&turn.text, 0, 0).is_some_and(|call| call.is_framed())
 }
@@ -129,7 +129,7 @@ impl Marked<'_> {
     }
 }
 
-/// Whether the syntax reads the calls back that it was found in.
+/// Returns whether the syntax parses the calls from which it was derived.
 fn reads(format: &OutputFormat, syntax: &CallSyntax, framed: bool, one: &Turn, two: Option<&Turn>) -> bool {
     let format =
         OutputFormat { calls: Some(syntax.clone()), reasoning: None, harmony: format.harmony, framed };
@@ -155,7 +155,7 @@ fn reads(format: &OutputFormat, syntax: &CallSyntax, framed: bool, one: &Turn, t
     read(one, 1) && two.is_none_or(|two| read(two, 2))
 }
 
-/// Where a call's name, keys and values stand.
+/// Byte ranges of a call's name, keys and values.
 struct Marked<'a> {
     text: &'a str,
     name: (usize, usize),
@@ -167,7 +167,7 @@ fn marked(text: &str, i: usize, from: usize) -> Option<Marked<'_>> {
     let span =
         |word: &str, from: usize| text[from..].find(word).map(|at| (from + at, from + at + word.len()));
     let name = span(NAMES[i], from)?;
-    // Some syntaxes have the arguments first.
+    // In some syntaxes the arguments come first.
     let before = [span(KEYS[0], from)?, span(VALUES[2 * i], from)?].iter().any(|(at, _)| *at < name.0);
     let start = if before { from } else { name.1 };
     let first = (span(KEYS[0], start)?, span(VALUES[2 * i], start)?);
@@ -175,7 +175,7 @@ fn marked(text: &str, i: usize, from: usize) -> Option<Marked<'_>> {
     Some(Marked { text, name, keys: [first.0, second.0], values: [first.1, second.1] })
 }
 
-/// The syntax of calls in these turns.
+/// Derives the syntax of calls from these turns.
 fn syntax(one: &Turn, two: Option<&Turn>) -> Option<CallSyntax> {
     let call = marked(&one.text, 0, 0)?;
     if let Some((start, end, body)) = object(&call) {
@@ -185,7 +185,7 @@ fn syntax(one: &Turn, two: Option<&Turn>) -> Option<CallSyntax> {
     framed(one, two, (start, end), &body, false)
 }
 
-/// A JSON object with name and arguments: where it begins and ends.
+/// Returns start, end and form of a call that is a JSON object with name and arguments.
 fn object(call: &Marked<'_>) -> Option<(usize, usize, CallBody)> {
     let first = call.name.0.min(call.keys[0].0);
     call.text[..first].rmatch_indices('{').find_map(|(start, _)| {
@@ -206,7 +206,7 @@ fn object(call: &Marked<'_>) -> Option<(usize, usize, CallBody)> {
     })
 }
 
-/// A name and behind it the arguments as a JSON object.
+/// Returns start, end and form of a call that is a name followed by the arguments as a JSON object.
 fn named(call: &Marked<'_>) -> Option<(usize, usize, CallBody)> {
     let start = call.name.1 + call.text[call.name.1..call.keys[0].0].rfind('{')?;
     let mut values = serde_json::Deserializer::from_str(&call.text[start..]).into_iter::<Json>();
@@ -220,26 +220,26 @@ fn named(call: &Marked<'_>) -> Option<(usize, usize, CallBody)> {
         Some((before, behind)) => (Some(before.to_owned()), behind),
         None => (None, separator),
     };
-    // The arguments are an object in something else that is no JSON.
+    // The arguments object is nested in a text that is not JSON.
     if separator.contains('{') {
         return None;
     }
     let numbered = numbered.is_some();
-    // Where the name is part of an id, such as `functions.name:0`, what it begins with is no mark.
+    // If the name is part of an id, such as `functions.name:0`, the text before it is a prefix and not a marker.
     let head = &call.text[..call.name.0];
     let prefix = if numbered { &head[without_word(head).len()..] } else { "" };
     let body = CallBody::Named { separator: separator.to_owned(), prefix: prefix.to_owned(), numbered, id };
     Some((call.name.0, end, body))
 }
 
-/// A name and behind it each argument as text.
+/// Returns start, end and form of a call that is a name followed by each argument as text.
 fn tagged(call: &Marked<'_>) -> Option<(usize, usize, CallBody)> {
     let text = |from: usize, to: usize| call.text.get(from..to);
     let key_end = text(call.keys[0].1, call.values[0].0)?;
     let between = text(call.values[0].1, call.keys[1].0)?;
     let behind = &call.text[call.values[1].1..];
     let mut value_end = common_prefix(between, behind);
-    // A mark is not cut: `</parameter>` and what follows may begin alike.
+    // A marker is not split: `</parameter>` and the following text may have a common prefix.
     while value_end > 0 && !between[..value_end].trim_end().ends_with(['>', ']', '|']) {
         value_end = between.floor_char_boundary(value_end - 1);
     }
@@ -259,7 +259,7 @@ fn tagged(call: &Marked<'_>) -> Option<(usize, usize, CallBody)> {
     Some((call.name.0, call.values[1].1 + (value_end.len()), body))
 }
 
-/// What stands around a call, told apart into what stands around each and around all.
+/// Splits the text around a call into the markers of each call and those of the section around all calls.
 fn framed(
     one: &Turn,
     two: Option<&Turn>,
@@ -276,16 +276,17 @@ fn framed(
         .strip_suffix(one.end.as_str())
         .or_else(|| tail.trim_end().strip_suffix(one.end.trim()))
         .unwrap_or(tail);
-    // Some turns with calls end otherwise than by more text; the mark that ends turns ends the call's text too.
+    // Some turns with calls end differently from turns with content; the marker that ends a turn ends the call's
+    // text too.
     let turn_end = one.end.trim();
     let turn_end = turn_end.find('>').map_or(turn_end, |at| &turn_end[..=at]);
     let tail = match tail.find(turn_end) {
         Some(at) if !turn_end.is_empty() => &tail[..at],
         _ => tail,
     };
-    // More is the next turn, which some templates write at once.
+    // Longer text belongs to the next turn, which some templates open at once.
     let tail = match tail.trim_start().split_ascii_whitespace().next() {
-        Some(word) if tail.len() > MOST_END_BYTES => word.find('>').map_or(word, |at| &word[..=at]),
+        Some(word) if tail.len() > MAX_END_BYTES => word.find('>').map_or(word, |at| &word[..=at]),
         _ => tail,
     };
     let whole = |section: (String, String), start: &str, end: &str| CallSyntax {
@@ -297,7 +298,7 @@ fn framed(
     };
     let alone = whole(Default::default(), head, tail);
     let Some(two) = two else { return Some(alone) };
-    // The first call is written as before; the second begins where its own marks say.
+    // The first call is written as in the other rendering; the second begins at its own marker.
     let second = marked(&two.text, 1, end)?;
     let second_start = if object {
         let first = second.name.0.min(second.keys[0].0);
@@ -312,7 +313,7 @@ fn framed(
         second.name.0
     };
     let between = two.text.get(end..second_start)?;
-    // A list of objects is one value.
+    // A list of objects is a single JSON value.
     if object && between.trim() == "," {
         let (head, tail) = (head.trim_end().strip_suffix('[')?, tail.trim_start().strip_prefix(']')?);
         let mut found = whole(Default::default(), head, tail);
@@ -326,7 +327,8 @@ fn framed(
     if between == format!("{tail}{head}") || Some(between) == joined(tail, head, between) {
         return Some(whole(Default::default(), head, tail));
     }
-    // What each call ends with begins both what follows one and what follows all; what it begins with likewise.
+    // The text after each call is a common prefix of the texts between calls and after all; the text before each
+    // likewise.
     let mut cut = common_suffix(head, between);
     while cut > 0 && !is_mark_start(&head[head.len() - cut..]) {
         cut = head.len() - head.ceil_char_boundary(head.len() - cut + 1);
@@ -334,12 +336,12 @@ fn framed(
     let call_start = &head[head.len() - cut..];
     let call_end = between[..between.len() - cut].trim();
     let section = (clean(&head[..head.len() - cut]), clean(tail.strip_prefix(call_end)?));
-    // What follows without a beginning ends the turn, not the calls.
+    // A closing text without an opening one ends the turn, not the calls.
     let section = if section.0.is_empty() { Default::default() } else { section };
     Some(whole(section, call_start, call_end))
 }
 
-/// The beginning of the mark that `at` is within, or `at`.
+/// Returns the start of the marker that contains `at`, or `at`.
 fn mark_boundary(text: &str, at: usize) -> usize {
     match text[..at].rfind(['<', '>']) {
         Some(open) if text[open..].starts_with('<') && !text[open..at].contains(char::is_whitespace) => open,
@@ -347,18 +349,18 @@ fn mark_boundary(text: &str, at: usize) -> usize {
     }
 }
 
-/// A text without the letters and full stops at its end.
+/// Returns a text without the letters and full stops at its end.
 fn without_word(text: &str) -> &str {
     text.trim_end_matches(|c: char| c.is_alphanumeric() || c == '.')
 }
 
-/// `between`, if it is `tail` and `head` with blanks between them.
+/// Returns `between` if it is `tail`, whitespace and `head`.
 fn joined<'a>(tail: &str, head: &str, between: &'a str) -> Option<&'a str> {
     let rest = between.strip_prefix(tail)?.trim_start();
     (rest == head).then_some(between)
 }
 
-/// Whether a text begins as marks do, and is not the rest of one.
+/// Returns whether a text begins as a marker does, rather than within one.
 fn is_mark_start(text: &str) -> bool {
     text.starts_with(['<', '['])
 }

@@ -1,8 +1,8 @@
-//! Answers in harmony's messages (OpenAI, "OpenAI Harmony Response Format", 2025): a header with a channel and perhaps a
-//! recipient, and a body. The channel `analysis` is reasoning, `final` is content, and a message to `functions.x` calls
-//! `x`.
+//! Parser of harmony messages (OpenAI, "OpenAI Harmony Response Format", 2025): a header with a channel and an
+//! optional recipient, and a body. The channel `analysis` is reasoning, `final` is content, and a message to
+//! `functions.x` calls `x`.
 
-use super::calls::MOST_CALL_BYTES;
+use super::calls::MAX_CALL_BYTES;
 use super::json_scan::{JsonScan, Scanned};
 use super::literal::beginning;
 use super::parser::Part;
@@ -11,14 +11,14 @@ use super::tools::is_object;
 const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
 const MESSAGE: &str = "<|message|>";
-/// What may stand behind a body.
+/// Markers that may follow a body.
 const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
-/// All marks of the format.
+/// All markers of the format.
 pub(super) const MARKS: [&str; 7] =
     [START, CHANNEL, MESSAGE, "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"];
-/// The longest header, in bytes; what is longer is none.
-const MOST_HEADER_BYTES: usize = 1024;
-/// How the header of a call begins, with a channel and without.
+/// Maximum length of a header in bytes; a longer text is not a header.
+const MAX_HEADER_BYTES: usize = 1024;
+/// Beginnings of a call's header, with a channel and without.
 pub(super) const OPENINGS: [&str; 2] = ["<|channel|>commentary to=functions.", " to=functions."];
 
 #[derive(Clone, Debug)]
@@ -31,21 +31,21 @@ enum State {
 enum Body {
     Reasoning,
     Content,
-    /// To this tool.
+    /// Arguments for this tool.
     Call(String),
-    /// Behind the arguments of a call.
+    /// After the arguments of a call.
     Behind,
 }
 
-/// The parser of such an answer.
+/// Parser of a harmony answer.
 #[derive(Clone, Debug)]
 pub(super) struct Harmony {
     state: State,
     pending: String,
     tools: bool,
-    /// The arguments of the call that has begun, so far, and their scan.
+    /// Arguments of the open call so far, and their scanner.
     call: Option<(String, JsonScan)>,
-    /// Bytes of text that were pushed.
+    /// Number of bytes pushed.
     pushed: usize,
 }
 
@@ -65,7 +65,7 @@ impl Harmony {
         &self.pending
     }
 
-    /// Whether text that comes next is content.
+    /// Returns whether the next text is content.
     pub(super) fn in_content(&self) -> bool {
         matches!(self.state, State::Body(Body::Content))
     }
@@ -83,7 +83,7 @@ impl Harmony {
     fn header(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
         let is_header = is_header(self.pending.as_bytes());
         let end = self.pending.find(MESSAGE);
-        if !is_header || end.unwrap_or(self.pending.len()) > MOST_HEADER_BYTES {
+        if !is_header || end.unwrap_or(self.pending.len()) > MAX_HEADER_BYTES {
             self.state = State::Body(Body::Content);
             return true;
         }
@@ -94,7 +94,7 @@ impl Harmony {
                 true
             }
             None if done => {
-                // Only marks and roles, which are no text.
+                // Only markers and roles, which are not text.
                 self.pending.clear();
                 let _ = parts;
                 false
@@ -128,7 +128,7 @@ impl Harmony {
         found
     }
 
-    /// A call's arguments, given out as they come. What begins as no object is content.
+    /// Outputs a call's arguments as they arrive. A body that does not begin with an object is content.
     fn call(
         &mut self,
         name: &str,
@@ -145,7 +145,7 @@ impl Harmony {
                 match (rest.is_empty(), end) {
                     (false, _) if rest.starts_with('{') => {}
                     (true, _) if !done => return false,
-                    // The end of the answer cut the arguments off.
+                    // The answer ended before the arguments.
                     (true, _) => {
                         parts.extend([begins(), Part::Unfinished]);
                         self.pending.clear();
@@ -175,7 +175,7 @@ impl Harmony {
         };
         let text: String = self.pending.drain(..to).collect();
         arguments.push_str(&text);
-        let too_long = arguments.len() > MOST_CALL_BYTES;
+        let too_long = arguments.len() > MAX_CALL_BYTES;
         let whole = matches!(scanned, Scanned::End(_)) && is_object(arguments);
         if !text.is_empty() {
             parts.push(Part::Arguments(text));
@@ -184,7 +184,7 @@ impl Harmony {
             Scanned::More if !done && !too_long => return false,
             Scanned::More | Scanned::Wrong(_) => {
                 parts.push(Part::Unfinished);
-                // A mark that ends the body broke the arguments off.
+                // A marker that ends the body truncated the arguments.
                 self.state = State::Body(Body::Behind);
             }
             Scanned::End(_) => {
@@ -196,7 +196,8 @@ impl Harmony {
         true
     }
 
-    /// Behind arguments, where only the mark that ends the body may come; what else there is is content.
+    /// Reads the text after the arguments. Only the marker that ends the body may follow; any other text is
+    /// content.
     fn behind(&mut self, end: Option<(usize, &'static str)>, done: bool) -> bool {
         let blanks = self.pending.len() - self.pending.trim_start().len();
         let rest = &self.pending[blanks..];
@@ -216,7 +217,7 @@ impl Harmony {
         false
     }
 
-    /// Behind a body: the mark that ended it goes, if it is not the beginning of a header.
+    /// Removes the marker after a body, unless it begins the next header.
     fn after(&mut self, mark: Option<&str>) {
         if let Some(mark) = mark.filter(|mark| ![START, CHANNEL].contains(mark)) {
             self.pending.drain(..mark.len());
@@ -225,42 +226,42 @@ impl Harmony {
     }
 }
 
-/// The header of the message that the prompt has begun, if it has.
+/// Returns the header of the message that the prompt leaves open, if there is one.
 fn begun(prompt: &str) -> Option<&str> {
     let (header, body) = prompt[prompt.rfind(START)?..].split_once(MESSAGE)?;
     (!ENDS.iter().any(|end| body.contains(end))).then_some(header)
 }
 
-/// Whether an answer to the prompt begins within a body.
+/// Returns whether an answer to the prompt begins within a body.
 pub(super) fn in_body(prompt: &str) -> bool {
     begun(prompt).is_some()
 }
 
-/// Whether a text may be the beginning of a header.
+/// Returns whether a text may be the beginning of a header.
 fn is_header(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
     let begins = |mark: &[u8]| text.starts_with(mark) || mark.starts_with(text);
     [START, CHANNEL, MESSAGE, "to=", "assistant", "<|constrain|>"].iter().any(|mark| begins(mark.as_bytes()))
 }
 
-/// What a header came to.
+/// Result of looking at a header.
 #[derive(Debug)]
 pub(super) enum Seen {
     More,
-    /// It ends before this byte.
+    /// The header ends before this byte.
     Body(usize),
-    /// It is one of the [`OPENINGS`], which ends before this byte.
+    /// The header begins with one of the [`OPENINGS`], which ends before this byte.
     Call(&'static str, usize),
 }
 
-/// The recipient of a call, up to the tool's name.
+/// Recipient of a call, up to the tool's name.
 const FUNCTIONS: &str = "to=functions.";
 
-/// Looks at a header, so far.
+/// Examines the header received so far.
 pub(super) fn header(text: &[u8]) -> Seen {
     let find = |word: &str| text.windows(word.len()).position(|window| window == word.as_bytes());
     let end = find(MESSAGE);
-    if !is_header(text) || end.unwrap_or(text.len()) > MOST_HEADER_BYTES {
+    if !is_header(text) || end.unwrap_or(text.len()) > MAX_HEADER_BYTES {
         return Seen::Body(0);
     }
     let to = find("to=").filter(|to| end.is_none_or(|end| *to < end));
@@ -274,14 +275,14 @@ pub(super) fn header(text: &[u8]) -> Seen {
     }
 }
 
-/// Where what ends a body ends, or begins if it belongs to the next header.
+/// Returns the end of the marker that ends a body, or its start if it belongs to the next header.
 pub(super) fn body_end(text: &[u8]) -> Option<usize> {
     let find = |mark: &&str| text.windows(mark.len()).position(|window| window == mark.as_bytes());
     let (at, mark) = ENDS.iter().filter_map(|mark| Some((find(mark)?, *mark))).min()?;
     Some(if [START, CHANNEL].contains(&mark) { at } else { at + mark.len() })
 }
 
-/// What the body behind a header is.
+/// Returns the kind of the body that follows a header.
 fn kind(header: &str, tools: bool) -> Body {
     let word = |text: &str| text.split([' ', '<', '\n']).next().unwrap_or_default().to_owned();
     let recipient = header.find("to=").map(|at| word(&header[at + 3..]));
@@ -292,7 +293,7 @@ fn kind(header: &str, tools: bool) -> Body {
     if channel.as_deref() == Some("analysis") { Body::Reasoning } else { Body::Content }
 }
 
-/// Whether a text may be the beginning of a mark that ends a body.
+/// Returns whether a text may be the beginning of a marker that ends a body.
 fn is_mark_begun(text: &str) -> bool {
     ENDS.iter().any(|end| end.starts_with(text))
 }

@@ -1,12 +1,12 @@
-//! Reads a JSON object or array in text that arrives in pieces, byte by byte and strictly.
+//! Strict byte-by-byte scanner of a JSON object or array in text that arrives in pieces.
 //!
-//! What has been accepted is the beginning of JSON, so it may be passed on before the end is known. Left to a parser are
-//! only the halves of surrogate pairs and the sizes of numbers.
+//! Accepted bytes are always a prefix of valid JSON, so they may be passed on before the end is known. Unpaired
+//! surrogates and the ranges of numbers are not checked here but by the later parser.
 
-/// How deep arrays and objects may nest.
-const MOST_DEPTH: usize = 64;
+/// Maximum nesting depth of arrays and objects.
+const MAX_DEPTH: usize = 64;
 
-/// A place in a JSON object or array.
+/// Position in a JSON object or array.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JsonScan {
     open: Vec<u8>,
@@ -14,7 +14,7 @@ pub(super) struct JsonScan {
     lexeme: Lexeme,
 }
 
-/// What may come between two lexemes.
+/// Lexemes that may come next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expect {
     #[default]
@@ -26,22 +26,22 @@ enum Expect {
     CommaOrEnd,
 }
 
-/// The lexeme that has begun.
+/// Current lexeme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Lexeme {
     #[default]
     None,
-    /// A string, and whether it is a key.
+    /// A string; true if it is a key.
     Text(bool),
     Escape(bool),
-    /// So many digits of an escaped character are missing.
+    /// An escape `\u` with this many digits missing.
     Hex(bool, u8),
     Number(Number),
-    /// What is missing of `true`, `false` or `null`.
+    /// Missing rest of `true`, `false` or `null`.
     Word(&'static [u8]),
 }
 
-/// How far a number has come.
+/// Progress within a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Sign,
@@ -54,7 +54,8 @@ enum Number {
     Exponent,
 }
 
-/// What a byte did. Keys and values are told of for the outermost object alone, and ends not for numbers.
+/// Effect of a byte. Keys and values are reported only for the outermost object, and the ends of numbers not at
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     More,
@@ -62,23 +63,23 @@ pub(super) enum Step {
     KeyEnds,
     ValueBegins,
     ValueEnds,
-    /// It was the last byte of the whole.
+    /// The last byte of the whole value.
     Whole,
     Wrong,
 }
 
-/// What a scan came to.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scanned {
     More,
     /// The value ends before this byte.
     End(usize),
-    /// This is no value, as the byte here shows.
+    /// Not valid JSON; this byte is the first invalid one.
     Wrong(usize),
 }
 
 impl JsonScan {
-    /// Goes on over `text[from..]`, which follows what was seen before.
+    /// Scans `text[from..]`, which follows the text scanned before.
     pub(super) fn scan(&mut self, text: &str, from: usize) -> Scanned {
         for (i, byte) in text.bytes().enumerate().skip(from) {
             match self.step(byte) {
@@ -154,11 +155,11 @@ impl JsonScan {
     fn value_begins(&mut self, byte: u8) -> Step {
         let outermost = self.is_outermost();
         match byte {
-            b'{' | b'[' if self.open.len() < MOST_DEPTH => {
+            b'{' | b'[' if self.open.len() < MAX_DEPTH => {
                 self.open.push(byte);
                 self.expect = if byte == b'{' { Expect::KeyOrEnd } else { Expect::ValueOrEnd };
             }
-            // The whole is an object or an array.
+            // The whole value must be an object or an array.
             _ if self.open.is_empty() => return Step::Wrong,
             b'"' => self.lexeme = Lexeme::Text(false),
             b't' => self.lexeme = Lexeme::Word(b"rue"),
@@ -192,14 +193,14 @@ impl JsonScan {
         Step::More
     }
 
-    /// Whether this is the outermost object, and within no value of it.
+    /// Returns true directly within the outermost object, outside nested values.
     fn is_outermost(&self) -> bool {
         self.open == [b'{']
     }
 }
 
 impl Number {
-    /// What it is with another byte; `None` if it ends before that.
+    /// Returns the state after another byte; `None` if the number ends before it.
     fn next(self, byte: u8) -> Result<Option<Number>, ()> {
         let digit = byte.is_ascii_digit();
         let e = matches!(byte, b'e' | b'E');
@@ -287,7 +288,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
-        /// Agrees with a parser on what is JSON and on what may become it.
+        /// Checks that the scanner agrees with a parser on valid JSON and on its prefixes.
         #[test]
         fn is_as_strict_as_a_parser(rest in "[\\[\\]{},:\"\\\\ntu0-9a-f.eE+ é-]{0,14}") {
             let text = format!("[{rest}");
@@ -296,11 +297,11 @@ mod tests {
                 Scanned::End(end) => {
                     prop_assert!(serde_json::from_str::<IgnoredAny>(&text[..end]).is_ok(), "{}", text);
                 }
-                // Of a number without its digits the parser says that it is none.
+                // For a number without digits the parser reports an invalid number.
                 Scanned::More => prop_assert!(parsed.is_err(), "{}", text),
                 Scanned::Wrong(_) => {
-                    // Of an escape the parser reads four digits at once, and says where the text ends before the fourth
-                    // that it is cut.
+                    // The parser reads the four digits of an escape at once, and reports the end of the text at the
+                    // fourth if they are truncated.
                     let longer = serde_json::from_str::<IgnoredAny>(&format!("{text}    "));
                     prop_assert!(longer.is_err_and(|e| !e.is_eof()), "{}", text);
                 }

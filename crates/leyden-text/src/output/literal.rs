@@ -1,15 +1,15 @@
-//! Fixed texts in a model's answer, between whose words any blanks may stand.
+//! Fixed texts in a model's answer, with any whitespace allowed between their words.
 
-/// Words that follow each other.
+/// Sequence of words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Literal(Vec<String>);
 
-/// Whether a literal stands at a place.
+/// Result of matching a literal at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// It does, and ends before this byte.
+    /// It matches, and ends before this byte.
     Yes(usize),
-    /// So far; the text ends within.
+    /// It matches so far; the text ends within it.
     Partly,
     No,
 }
@@ -27,12 +27,12 @@ impl Literal {
         &self.0
     }
 
-    /// Whether it stands at `at`, blanks before it left aside.
+    /// Matches the literal at `at`, ignoring whitespace before it.
     pub(super) fn at(&self, text: &str, at: usize) -> Match {
         words_at(&self.0, text, at)
     }
 
-    /// As [`at`](Self::at), also without its first word, which models forget.
+    /// Matches as [`at`](Self::at) does, also without the first word, which models sometimes omit.
     pub(super) fn at_or_rest(&self, text: &str, at: usize) -> Match {
         match self.at(text, at) {
             Match::No if self.0.len() > 1 => words_at(&self.0[1..], text, at),
@@ -40,7 +40,7 @@ impl Literal {
         }
     }
 
-    /// The first place from `from` on where it stands: its beginning, and its end; or where it may still come to stand.
+    /// Returns the first match from `from` on, or the position of a possible match at the end.
     pub(super) fn find(&self, text: &str, from: usize) -> Found {
         let Some(first) = self.0.first() else { return Found::At(from, from) };
         let mut start = from;
@@ -56,12 +56,12 @@ impl Literal {
     }
 }
 
-/// Where a literal was found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// From here to there.
+    /// Start and end of the match.
     At(usize, usize),
-    /// Nowhere yet, and certainly not before.
+    /// No match yet, and none that starts before this byte.
     NotBefore(usize),
 }
 
@@ -80,7 +80,7 @@ fn words_at(words: &[String], text: &str, mut at: usize) -> Match {
     Match::Yes(at)
 }
 
-/// The length of the longest end of `text[from..]` that is a beginning of `word`, but not all of it.
+/// Returns the length of the longest suffix of `text[from..]` that is a proper prefix of `word`.
 pub(super) fn beginning(text: &str, from: usize, word: &str) -> usize {
     let tail = &text[from..];
     let most = tail.len().min(word.len().saturating_sub(1));

@@ -1,24 +1,25 @@
-//! What a model's answer consists of: reasoning, content and calls of tools, told apart while it is generated.
+//! Incremental parsing of a model's answer into reasoning, content and tool calls.
 //!
-//! * [`OutputFormat::detect`] finds out from the chat template how a model writes these. It renders conversations with
-//!   known calls and reads off what stands around them, so that formats need no names here; only harmony, whose answers
-//!   are messages themselves, is known as such.
-//! * [`CallWatch`] says when a call opens, for those who choose the tokens behind that.
-//! * [`AnswerParts`] does all of it for an answer whose tokens arrive, with stop texts in its content.
-//! * [`OutputParser`] turns text that arrives in pieces into [`OutputEvent`]s. The events, joined, are the same however
-//!   the text is cut.
+//! * [`OutputFormat::detect`] derives the syntax from the chat template. It renders conversations with known calls
+//!   and compares them, so formats need no names here; the exception is harmony, whose answers are messages
+//!   themselves.
+//! * [`CallWatch`] detects the opening of a call, for constrained sampling of the call's text.
+//! * [`AnswerParts`] combines this for an answer whose tokens arrive one by one, with stop strings in its content.
+//! * [`OutputParser`] turns text that arrives in pieces into [`OutputEvent`]s. The joined events are the same
+//!   however the text is split.
 //!
-//! Text that only looks like a call is content and never lost. A call is reported as soon as it is certain: its name,
-//! then its arguments as they are written, in JSON whatever the format writes. One that the end of the answer cuts off, or
-//! that breaks the format's rules, is reported as [unfinished](OutputEvent::ToolCallUnfinished). Behind the mark that
-//! opens calls, what the end cuts off before the name of a tool is known is nothing at all: neither a call nor content.
+//! Text that only resembles a call is content and never lost. A call is reported as soon as it is certain: its
+//! name, then its arguments as they arrive, in JSON whatever the model's syntax. A call that is truncated by the
+//! end of the answer or breaks the syntax is reported as [unfinished](OutputEvent::ToolCallUnfinished). If the
+//! answer ends after the marker that opens calls, but before the name of a tool is known, the truncated text is
+//! dropped: it is neither a call nor content.
 //!
 //! # Special tokens
 //!
 //! Many formats mark calls with special tokens, which [`Tokenizer::is_special`] keeps out of an answer's text. The
-//! caller makes those of the format visible: it asks once for [`OutputFormat::visible_tokens`], and for each of these
-//! ids that is generated it pushes the token's bytes like those of any other. All other special tokens stay out. A token
-//! that [ends](Tokenizer::is_end) the generation is never pushed.
+//! caller makes those of the format visible: it reads [`OutputFormat::visible_tokens`] once, and pushes the bytes
+//! of these tokens like those of any other. All other special tokens are left out. A token that
+//! [ends](Tokenizer::is_end) the generation is never pushed.
 
 mod bare;
 mod calls;
@@ -43,43 +44,43 @@ use crate::template::ChatTemplate;
 use crate::tokenizer::Tokenizer;
 use serde_json::Value as Json;
 
-/// A part of an answer.
+/// Part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputEvent {
-    /// More of what the model thinks before it answers.
+    /// Next piece of the reasoning.
     Reasoning(String),
-    /// More of the answer.
+    /// Next piece of the content.
     Content(String),
-    /// A call of a tool begins.
+    /// Start of a tool call.
     ToolCallStart {
-        /// The number of the call in this answer, from 0.
+        /// Index of the call in this answer, from 0.
         index: usize,
-        /// The call's id, in formats in which the model gives one.
+        /// Id of the call, in formats with ids.
         id: Option<String>,
-        /// The name of the tool.
+        /// Name of the tool.
         name: String,
     },
-    /// More of a call's arguments: a part of a JSON object.
+    /// Next piece of a call's arguments: part of a JSON object.
     ToolCallArguments {
-        /// The number of the call.
+        /// Index of the call.
         index: usize,
-        /// The text.
+        /// Text of the piece.
         fragment: String,
     },
-    /// The call is whole, and its arguments are a JSON object.
+    /// End of a call: its arguments are a complete JSON object.
     ToolCallEnd {
-        /// The number of the call.
+        /// Index of the call.
         index: usize,
     },
-    /// The answer ended within the call, or the call broke off; its arguments are the beginning of a JSON object, or
-    /// nothing.
+    /// End of a call that the answer's end or invalid syntax truncated; its arguments are a prefix of a JSON
+    /// object, possibly empty.
     ToolCallUnfinished {
-        /// The number of the call.
+        /// Index of the call.
         index: usize,
     },
 }
 
-/// How a model writes its answers.
+/// Syntax of a model's answers.
 ///
 /// ```
 /// use leyden_text::output::{OutputEvent, OutputFormat};
@@ -107,27 +108,27 @@ pub struct OutputFormat {
     reasoning: Option<(String, String)>,
     calls: Option<CallSyntax>,
     harmony: bool,
-    /// Whether line breaks stand around the values of calls that are not JSON.
+    /// True if values of calls that are not JSON have line breaks around them.
     framed: bool,
 }
 
 impl OutputFormat {
-    /// Answers are content and nothing else.
+    /// Returns a format in which answers are content only.
     #[must_use]
     pub fn plain() -> OutputFormat {
         OutputFormat::default()
     }
 
-    /// Finds out how a model writes from its chat template. What the template does not show is not looked for.
+    /// Derives the format from a chat template. Only what the template's renderings show is detected.
     ///
-    /// Renders up to ten short conversations, some milliseconds in all; once for a model.
+    /// Renders up to ten short conversations, which takes some milliseconds; call it once per model.
     #[must_use]
     pub fn detect(template: &ChatTemplate) -> OutputFormat {
         detect::detect(template)
     }
 
-    /// The same with calls as many models were trained to write them, a JSON object between `<tool_call>` and
-    /// `</tool_call>`: for a model whose template shows no way of its own. The prompt then has to say so.
+    /// Sets the call syntax that many models were trained on, a JSON object between `<tool_call>` and
+    /// `</tool_call>`: for models whose template shows none. The prompt must then describe this syntax.
     #[must_use]
     pub fn with_generic_calls(mut self) -> OutputFormat {
         self.calls = Some(CallSyntax {
@@ -145,25 +146,25 @@ impl OutputFormat {
         self
     }
 
-    /// The texts around reasoning, if the model marks it.
+    /// Returns the markers around reasoning, if the model has them.
     #[must_use]
     pub fn reasoning(&self) -> Option<(&str, &str)> {
         self.reasoning.as_ref().map(|(open, close)| (open.as_str(), close.as_str()))
     }
 
-    /// How the model writes calls of tools, if that is known.
+    /// Returns the syntax of tool calls, if known.
     #[must_use]
     pub fn calls(&self) -> Option<&CallSyntax> {
         self.calls.as_ref()
     }
 
-    /// Whether answers are messages in harmony's channels.
+    /// Returns true if answers are harmony messages.
     #[must_use]
     pub fn is_harmony(&self) -> bool {
         self.harmony
     }
 
-    /// The special tokens that the parser must see as text; ascending. See the [module](self).
+    /// Returns the sorted ids of the special tokens that the parser needs as text. See the [module](self).
     #[must_use]
     pub fn visible_tokens(&self, tokenizer: &dyn Tokenizer) -> Vec<u32> {
         let mut texts: Vec<&str> = Vec::new();
@@ -185,14 +186,15 @@ impl OutputFormat {
         (0..tokenizer.vocab_size() as u32).filter(visible).collect()
     }
 
-    /// A parser for one answer to `prompt`, whose end says whether the model is already reasoning. `tools` are those of
-    /// the request, as a template gets them; without any, nothing is taken for a call.
+    /// Creates a parser for one answer to `prompt`, whose end tells whether the answer starts within reasoning.
+    /// `tools` are those of the request, in the form that templates take; without tools nothing is parsed as a
+    /// call.
     #[must_use]
     pub fn parser(&self, prompt: &str, tools: Option<&Json>) -> OutputParser {
         OutputParser::new(self, prompt, tools)
     }
 
-    /// Whether the prompt's end opened the model's reasoning, so that the answer begins within it.
+    /// Returns whether the prompt ends with the opening marker of reasoning, so that the answer starts within it.
     #[must_use]
     pub fn begins_reasoning(&self, prompt: &str) -> bool {
         self.reasoning.as_ref().is_some_and(|(open, close)| {

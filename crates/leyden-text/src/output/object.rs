@@ -1,22 +1,22 @@
-//! A call that is a JSON object, as it is written: its name, its id and its arguments.
+//! Incremental reading of a call that is a JSON object: its name, id and arguments.
 
 use super::calls::CallBody;
 use super::json_scan::Step;
 use super::tools::is_object;
 use serde_json::Value as Json;
 
-/// What is known of the object.
+/// Members of the object read so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Object {
     key: Key,
-    /// Where the current key or value begins.
+    /// Start of the current key or value.
     from: usize,
     name: Option<String>,
     id: Option<String>,
     arguments: Arguments,
 }
 
-/// What a member is.
+/// Role of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Key {
     #[default]
@@ -30,24 +30,24 @@ enum Key {
 enum Arguments {
     #[default]
     None,
-    /// Not an object, or not known to be one.
+    /// Not an object, or not yet known to be one.
     Unread,
-    /// An object that stands here, which has been given out up to `told`.
+    /// An object at this position in the text, which has been output up to `told`.
     Inside { from: usize, to: Option<usize>, told: usize },
-    /// An object in a string, and whether it has been given out.
+    /// An object encoded in a string; true once it was output.
     Apart(String, bool),
 }
 
-/// What a step of the scan came to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
     Fine,
-    /// No call has this.
+    /// Not valid in a call.
     Wrong,
 }
 
 impl Object {
-    /// Takes what the scan said of the byte at `at`.
+    /// Takes the scanner's result for the byte at `at`.
     pub(super) fn take(&mut self, step: Step, text: &str, at: usize, body: &CallBody) -> Read {
         let part = || &text[self.from..=at];
         match step {
@@ -95,17 +95,17 @@ impl Object {
         self.id.clone()
     }
 
-    /// Whether there are arguments, at least their beginning.
+    /// Returns whether the arguments have at least begun.
     pub(super) fn has_arguments(&self) -> bool {
         matches!(self.arguments, Arguments::Inside { .. } | Arguments::Apart(..))
     }
 
-    /// Whether what was read, if that is all, is a call.
+    /// Returns whether the members read so far form a complete call.
     pub(super) fn is_call(&self) -> bool {
         self.name.is_some() && !matches!(self.arguments, Arguments::Unread)
     }
 
-    /// The arguments, once they are whole.
+    /// Returns the arguments, once complete.
     pub(super) fn arguments<'a>(&'a self, text: &'a str) -> Option<&'a str> {
         match &self.arguments {
             Arguments::Inside { from, to, .. } => text.get(*from..(*to)?),
@@ -114,7 +114,7 @@ impl Object {
         }
     }
 
-    /// What of the arguments has not been given out yet of a text that was read up to `at`, and where that ends.
+    /// Returns the part of the arguments not yet output, of a text read up to `at`, and where that part ends.
     pub(super) fn news(&mut self, text: &str, at: usize) -> Option<(String, usize)> {
         match &mut self.arguments {
             Arguments::Inside { to, told, .. } => {
@@ -137,13 +137,13 @@ fn key_of(key: &str, body: &CallBody) -> Key {
     match key {
         _ if key == name => Key::Name,
         _ if id.as_deref() == Some(key) => Key::Id,
-        // Models confuse the two.
+        // Models confuse the two keys.
         _ if key == arguments || ["arguments", "parameters"].contains(&key) => Key::Arguments,
         _ => Key::Other,
     }
 }
 
-/// Arguments that are the text of an object in a string, or none.
+/// Returns the arguments object encoded in a string; an empty object for null.
 fn apart(value: &str) -> Option<String> {
     match serde_json::from_str::<Json>(value).ok()? {
         Json::String(inner) => is_object(&inner).then_some(inner),

@@ -1,4 +1,4 @@
-//! The parser of one answer.
+//! Parser of one answer.
 
 use serde_json::Value as Json;
 use std::ops::Range;
@@ -11,25 +11,25 @@ use super::reading::Reading;
 use super::tools::Tools;
 use super::{OutputEvent, OutputFormat};
 
-/// So many blanks before a call are left out; more are content.
-const MOST_BLANKS: usize = 256;
+/// Maximum number of whitespace characters before a call that are dropped; more of them are content.
+const MAX_BLANKS: usize = 256;
 
-/// Tells the parts of one answer apart.
+/// Parser of one answer into its parts.
 ///
-/// It holds back what may become a mark, blanks before a call, and a call until it is certain to be one; at most a
-/// mebibyte.
+/// Holds back text that may become a marker, whitespace before a call, and a call until it is certain: at most 1
+/// MiB.
 #[derive(Clone, Debug)]
 pub struct OutputParser {
     kind: Kind,
     index: usize,
-    /// Bytes of text that were pushed.
+    /// Number of bytes pushed.
     pushed: usize,
-    /// Which of them are content, as far as that is decided and not taken.
+    /// Byte ranges of the content, as far as decided and not yet forgotten.
     spans: Vec<Range<usize>>,
 }
 
 impl Default for OutputParser {
-    /// One for which all text is content.
+    /// Returns a parser for which all text is content.
     fn default() -> OutputParser {
         OutputFormat::plain().parser("", None)
     }
@@ -41,7 +41,7 @@ enum Kind {
     Harmony(Box<Harmony>),
 }
 
-/// What formats with marks in a text need.
+/// State for formats with markers in the text.
 #[derive(Clone, Debug)]
 struct Marked {
     open: Option<String>,
@@ -49,19 +49,19 @@ struct Marked {
     calls: Option<Calls>,
     tools: Tools,
     state: State,
-    /// What is not decided yet.
+    /// Text that is not decided yet.
     pending: String,
-    /// Whether blanks at the beginning of what is pending do not count.
+    /// True if whitespace at the beginning of `pending` is dropped.
     skip_blanks: bool,
-    /// Whether no content but blanks has been found.
+    /// True until content other than whitespace was found.
     at_start: bool,
-    /// Whether calls may follow without a beginning of their own.
+    /// True if further calls may follow without the section's opening marker.
     in_section: bool,
-    /// Rules for a whole answer of calls without marks, as long as it can be such.
+    /// Rules for an answer of calls without markers, as long as the answer can be one.
     bare_calls: Option<BareCalls>,
-    /// Whether the answer consists of calls, so that the beginning of one is no content.
+    /// True if the answer must consist of calls, so that the beginning of one is not content.
     required: bool,
-    /// Bytes of text that were pushed.
+    /// Number of bytes pushed.
     pushed: usize,
 }
 
@@ -69,7 +69,7 @@ struct Marked {
 struct Calls {
     reader: Reader,
     section: (Literal, Literal),
-    /// Words with which a call or a section begins.
+    /// First words of calls and of the section.
     triggers: Vec<String>,
     bare: bool,
 }
@@ -78,17 +78,17 @@ struct Calls {
 enum State {
     Text,
     Reasoning,
-    /// A call, and the blanks before it, which are content if it is none.
+    /// A call, and the whitespace before it, which is content if this turns out not to be a call.
     Call(Box<Reading>, String),
-    /// A beginning that may become a whole answer of calls without marks.
+    /// A beginning that may become an answer of calls without markers.
     Bare(Box<BareReading>),
 }
 
-/// What a part of an answer turned out to be.
+/// Parsed part of an answer.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Reasoning(String),
-    /// And where it ends in the answer's text.
+    /// Content, and the end of it in the answer's text.
     Content(String, usize),
     CallBegins {
         id: Option<String>,
@@ -134,8 +134,8 @@ impl OutputParser {
         OutputParser { kind: Kind::Marked(Box::new(marked)), index: 0, pushed: 0, spans: Vec::new() }
     }
 
-    /// The same for an answer that consists of calls, as a grammar can make it: what the end cuts off of a mark or of the
-    /// name of a tool is no content then.
+    /// Requires the answer to consist of calls, as under a grammar: a truncated marker or tool name at its end is
+    /// then not content.
     #[must_use]
     pub fn with_call_required(mut self) -> OutputParser {
         if let Kind::Marked(marked) = &mut self.kind {
@@ -144,8 +144,8 @@ impl OutputParser {
         self
     }
 
-    /// The same for a model that may leave the marks of calls out: an answer that is calls and nothing else, in JSON, is
-    /// these calls. Without tools, and in harmony's messages, it changes nothing.
+    /// Accepts calls without markers: an answer that consists only of calls in JSON is parsed as these calls. Has
+    /// no effect without tools or for harmony.
     #[must_use]
     pub fn with_bare_calls(mut self, rules: BareCalls) -> OutputParser {
         if let Kind::Marked(marked) = &mut self.kind {
@@ -159,7 +159,7 @@ impl OutputParser {
         self.run(text, false)
     }
 
-    /// The answer has ended, for whatever reason: what was held back.
+    /// Ends the answer. Returns the parts that were held back.
     pub fn finish(&mut self) -> Vec<OutputEvent> {
         self.run("", true)
     }
@@ -209,7 +209,7 @@ impl OutputParser {
         }
     }
 
-    /// How many bytes of the text have been decided on.
+    /// Returns the number of bytes of the text that are decided.
     pub(super) fn decided(&self) -> usize {
         let pending = match &self.kind {
             Kind::Marked(marked) => &marked.pending,
@@ -218,18 +218,18 @@ impl OutputParser {
         self.pushed - pending.len()
     }
 
-    /// Which bytes of the text are content, ascending, as far as that has been decided.
+    /// Returns the byte ranges of the content, ascending, as far as decided.
     pub(super) fn spans(&self) -> &[Range<usize>] {
         &self.spans
     }
 
-    /// Forgets the content before a place.
+    /// Drops the content ranges that end at or before `before`.
     pub(super) fn forget_spans(&mut self, before: usize) {
         let gone = self.spans.partition_point(|span| span.end <= before);
         self.spans.drain(..gone);
     }
 
-    /// Text that is content unless the whole answer turns out to be calls without marks.
+    /// Returns the text that is content unless the whole answer turns out to be calls without markers.
     pub(super) fn held(&self) -> &str {
         match &self.kind {
             Kind::Marked(m) if matches!(m.state, State::Bare(_)) => &m.pending,
@@ -237,7 +237,7 @@ impl OutputParser {
         }
     }
 
-    /// Gives up that the answer may be calls without marks: what was held back is content.
+    /// Stops accepting calls without markers. Returns the text held back for them as content.
     pub(super) fn without_bare_calls(&mut self) -> Vec<OutputEvent> {
         if let Kind::Marked(marked) = &mut self.kind {
             marked.bare_calls = None;
@@ -248,7 +248,7 @@ impl OutputParser {
         self.run("", false)
     }
 
-    /// Blanks that are content unless a call follows.
+    /// Returns the whitespace that is content unless a call follows.
     pub(super) fn waiting_blanks(&self) -> &str {
         match &self.kind {
             Kind::Marked(m)
@@ -263,7 +263,7 @@ impl OutputParser {
         }
     }
 
-    /// Whether text that comes next, as far as that is known, is content.
+    /// Returns whether the next text is content, as far as known.
     pub(super) fn in_content(&self) -> bool {
         match &self.kind {
             Kind::Marked(marked) => matches!(marked.state, State::Text | State::Bare(_)),
@@ -273,7 +273,7 @@ impl OutputParser {
 }
 
 impl Marked {
-    /// Decides on a part of what is pending. Returns whether there may be more to decide.
+    /// Decides on a part of `pending`. Returns whether more can be decided.
     fn step(&mut self, done: bool, parts: &mut Vec<Part>) -> bool {
         if self.skip_blanks {
             let blanks = self.pending.len() - self.pending.trim_ascii_start().len();
@@ -307,7 +307,7 @@ impl Marked {
         }
         let held = if done { 0 } else { beginning(&self.pending, 0, &close) };
         let end = self.pending.len() - held;
-        // Blanks before the end of reasoning do not count.
+        // Whitespace before the end of reasoning is dropped.
         let end = if done { end } else { solid_end(&self.pending[..end]) };
         let text = self.take(end);
         parts.push(Part::Reasoning(text));
@@ -319,9 +319,9 @@ impl Marked {
             return false;
         }
         let blanks = self.pending.len() - self.pending.trim_ascii_start().len();
-        // Blanks wait only for what may follow them.
+        // Whitespace is held back only if something can follow it.
         let may_open = self.open.is_some() || self.calls.is_some() || self.bare_calls.is_some();
-        self.at_start = self.at_start && may_open && blanks <= MOST_BLANKS;
+        self.at_start = self.at_start && may_open && blanks <= MAX_BLANKS;
         if self.at_start {
             let rest = &self.pending[blanks..];
             if let Some(open) = &self.open {
@@ -338,7 +338,7 @@ impl Marked {
             if rest.is_empty() && !done {
                 return false;
             }
-            // A format without marks reads its own objects.
+            // A format without markers parses its own objects.
             let own = self.calls.as_ref().is_some_and(|calls| calls.bare) && rest.starts_with(['{', '[']);
             if self.bare_calls.is_some() && rest.starts_with(['{', '[', '`']) && !own {
                 self.state = State::Bare(Box::default());
@@ -360,7 +360,7 @@ impl Marked {
                     return true;
                 }
                 Match::Partly => {
-                    // The end of the answer cut the mark off.
+                    // The answer ended within the marker.
                     if done {
                         self.pending.clear();
                     }
@@ -384,7 +384,7 @@ impl Marked {
                 (self.pending.len() - held.unwrap_or(0), false)
             }
         };
-        // Blanks before a call are left out, so they wait.
+        // Whitespace before a call is dropped, so it is held back.
         let out = if done && !found { end } else { solid_end(&self.pending[..end]) };
         let text = self.take(out);
         self.at_start = self.at_start && text.trim_ascii().is_empty();
@@ -408,7 +408,7 @@ impl Marked {
             Progress::More if !done => return false,
             Progress::More => {
                 reading.cut(&self.pending, &calls.reader, &self.tools, parts);
-                // What has a mark was to become a call.
+                // Text after a marker was meant as a call.
                 let is_bare = calls.bare && self.pending.starts_with(['{', '[']);
                 let is_call = reading.told().is_some() || self.in_section || !is_bare || self.required;
                 let text = std::mem::take(before) + &std::mem::take(&mut self.pending);
@@ -457,14 +457,14 @@ impl Marked {
         true
     }
 
-    /// Gives out content, which ends where what is pending begins.
+    /// Outputs content that ends where `pending` begins.
     fn say(&self, text: String, parts: &mut Vec<Part>) {
         parts.push(Part::Content(text, self.pushed - self.pending.len()));
     }
 }
 
-/// Where the blanks at a text's end begin that do not count if a mark follows.
+/// Returns the start of the trailing whitespace that is dropped if a marker follows.
 fn solid_end(text: &str) -> usize {
-    // Blanks are single bytes, so this is between characters.
-    text.trim_ascii_end().len().max(text.len().saturating_sub(MOST_BLANKS))
+    // Whitespace characters are single bytes, so this is a character boundary.
+    text.trim_ascii_end().len().max(text.len().saturating_sub(MAX_BLANKS))
 }

@@ -1,4 +1,4 @@
-//! [`AnswerParts`]: the parts of an answer whose tokens arrive one by one.
+//! [`AnswerParts`]: parts of an answer whose tokens arrive one by one.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,37 +9,37 @@ use crate::answer::AnswerText;
 use crate::stop::StopMatcher;
 use crate::tokenizer::Tokenizer;
 
-/// Turns the tokens of an answer into its parts as they come. Stop texts are looked for in the content alone: reasoning
-/// and calls of tools may contain them.
+/// Turns the tokens of an answer into its parts as they arrive. Stop strings are matched in the content only:
+/// reasoning and tool calls may contain them.
 #[derive(Clone, Debug)]
 pub struct AnswerParts {
     text: AnswerText,
     parser: OutputParser,
     stops: StopMatcher,
     has_stops: bool,
-    /// Matcher of stop texts in text that is held back, and the bytes of it that it has seen.
+    /// Matcher of stop strings in text that is held back, and the number of its bytes already matched.
     ahead: Option<(StopMatcher, usize)>,
     stopped: bool,
     finished: bool,
-    /// Bytes and characters of the text so far.
+    /// Number of bytes and of characters of the text so far.
     bytes: usize,
     characters: usize,
-    /// Where the tokens stand in the text that are not decided on; `None` if nobody asks.
+    /// Byte ranges of the tokens that are not decided; `None` if not requested.
     tokens: Option<VecDeque<Range<usize>>>,
 }
 
-/// What a token added.
+/// Effect of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartsEvent {
-    /// More of the answer.
+    /// Next parts of the answer.
     pub events: Vec<OutputEvent>,
-    /// Whether a stop text ended it; nothing follows.
+    /// True if a stop string ended the answer; nothing follows.
     pub stopped: bool,
 }
 
 impl AnswerParts {
-    /// The parts of the answer that `text` makes of tokens and that `parser` tells apart, up to a stop text in its
-    /// content. `text` knows no stop texts itself.
+    /// Creates the parts of the answer that `text` detokenizes and `parser` splits, up to a stop string in its
+    /// content. `text` must have no stop strings of its own.
     #[must_use]
     pub fn new(text: AnswerText, parser: OutputParser, stops: StopMatcher) -> AnswerParts {
         AnswerParts {
@@ -56,25 +56,25 @@ impl AnswerParts {
         }
     }
 
-    /// The same, which says of each token whether it is content: see [`content_tokens`](Self::content_tokens).
+    /// Records for each token whether it is content: see [`content_tokens`](Self::content_tokens).
     #[must_use]
     pub fn with_tokens(mut self) -> AnswerParts {
         self.tokens = Some(VecDeque::new());
         self
     }
 
-    /// What a token would add to the text, in bytes; nothing if it is structure.
+    /// Returns the bytes that a token would add to the text; empty for a special token that is not visible.
     pub fn bytes<'a>(&self, tokenizer: &'a dyn Tokenizer, token: u32) -> Cow<'a, [u8]> {
         self.text.bytes(tokenizer, token)
     }
 
-    /// Characters of the text so far, whatever they are part of.
+    /// Returns the number of characters of the text so far, in all parts.
     #[must_use]
     pub fn characters(&self) -> usize {
         self.characters
     }
 
-    /// Takes the next token. With `may_stop` false stop texts do not count in what it adds.
+    /// Takes the next token. With `may_stop` false, stop strings in the text that it adds are ignored.
     pub fn push(&mut self, tokenizer: &dyn Tokenizer, token: u32, may_stop: bool) -> PartsEvent {
         let text = self.text.characters(tokenizer, token);
         let start = self.bytes;
@@ -84,7 +84,7 @@ impl AnswerParts {
         }
         let parsed = self.parser.push(&text);
         let mut events = self.filtered(parsed, may_stop);
-        // Blanks before a call are no content, but an answer that stops at them has no call.
+        // Whitespace before a call is not content, but an answer that stops at it has no call.
         let blanks = self.parser.waiting_blanks();
         if self.has_stops && may_stop && !self.stopped && self.stops.clone().push(blanks).stopped {
             let rest = self.parser.finish();
@@ -97,7 +97,7 @@ impl AnswerParts {
         PartsEvent { events, stopped: self.stopped }
     }
 
-    /// Returns whether text that is held back has a stop text: then it is content.
+    /// Returns whether text that is held back contains a stop string; it is then content.
     fn stops_in_held(&mut self) -> bool {
         let held = self.parser.held();
         if held.is_empty() {
@@ -110,7 +110,7 @@ impl AnswerParts {
         found
     }
 
-    /// Ends the answer: what was held back because it might have become something else. Nothing behind a stop text.
+    /// Ends the answer. Returns the text that was held back; nothing from a stop string on.
     pub fn finish(&mut self) -> Vec<OutputEvent> {
         self.finished = true;
         if self.stopped {
@@ -125,15 +125,15 @@ impl AnswerParts {
         events
     }
 
-    /// Of each token in turn whether it is part of the content, as far as that is decided and was not asked before. A
-    /// token that is text of two parts is part of the content.
+    /// Returns for each token in turn whether it is part of the content, as far as decided and not returned before.
+    /// A token that spans two parts counts as content.
     pub fn content_tokens(&mut self) -> Vec<bool> {
         let over = self.finished || self.stopped;
         let decided = if over { usize::MAX } else { self.parser.decided() };
         let mut told = Vec::new();
         let Some(tokens) = &mut self.tokens else { return told };
         while let Some(token) = tokens.front() {
-            // One that adds nothing belongs to what comes next.
+            // An empty token belongs to the next part.
             if token.end.max(token.start + 1) > decided {
                 break;
             }
@@ -154,7 +154,7 @@ impl AnswerParts {
         self.characters += text.chars().count();
     }
 
-    /// The events up to a stop text in the content.
+    /// Returns the events up to a stop string in the content.
     fn filtered(&mut self, parsed: Vec<OutputEvent>, may_stop: bool) -> Vec<OutputEvent> {
         let mut events = Vec::new();
         for event in parsed {
@@ -167,7 +167,7 @@ impl AnswerParts {
                     self.stopped = found.stopped;
                     push_content(found.text, &mut events);
                 }
-                // A stop text does not go on behind something else.
+                // A stop string does not extend across other parts.
                 other => {
                     push_content(self.stops.finish(), &mut events);
                     events.push(other);
@@ -192,7 +192,7 @@ mod tests {
     use crate::tokenizer::{Bounds, Special};
     use serde_json::json;
 
-    /// Every byte is a token.
+    /// Tokenizer in which every byte is a token.
     struct Bytes(Vec<u8>);
 
     impl Tokenizer for Bytes {
@@ -245,7 +245,8 @@ mod tests {
         }
     }
 
-    /// Reasoning, content, arguments, what of the text was content by its tokens, and whether a stop text ended it.
+    /// Returns reasoning, content, arguments, the content according to the tokens, and whether a stop string ended
+    /// it.
     fn read(prompt: &str, text: &str, stops: StopMatcher) -> (String, String, String, String, bool) {
         let tokenizer = Bytes((0..=255).collect());
         let tools = json!([{ "function": { "name": "now" } }]);
@@ -292,17 +293,17 @@ mod tests {
             "a you b</think>Hi <call>{\"name\": \"now\", \"arguments\": {\"x\": \"to you\"}}</call>and you.";
         let got = read("<think>\n", text, stops(" you"));
         assert_eq!(got, own("a you b", "Hiand", "{\"x\": \"to you\"}", "Hiand you", true));
-        // What opens a call may begin as a stop text does.
+        // The opening of a call may be a prefix of a stop string.
         let got = read("", "Hi <call>{\"name\": \"now\", \"arguments\": {\"<\": 1}}", stops("<c!"));
         assert_eq!(got, own("", "Hi", "{\"<\": 1}", "Hi", false));
-        // Characters of several tokens, within a stop text and where the answer ends.
+        // Characters of several tokens, within a stop string and at the end of the answer.
         assert_eq!(read("", "aé🦜b🦜🦙c", stops("🦜🦙")), own("", "aé🦜b", "", "aé🦜b🦜🦙", true));
         assert_eq!(read("", "aé🦜", stops("🦜🦙")), own("", "aé🦜", "", "aé🦜", false));
         let included = stops("🦜🦙").with_stop_included(true);
         assert_eq!(read("", "b🦜🦙c", included).1, "b🦜🦙");
-        // At once, and at the first token.
+        // All at once, and token by token.
         assert_eq!(read("", "x", stops("x")), own("", "", "", "x", true));
-        // Blanks that might stand before a call end the answer as soon as they are a stop text.
+        // Whitespace that might precede a call ends the answer as soon as it is a stop string.
         assert_eq!(read("", "a\n\n\n<call>", stops("\n\n")), own("", "a", "", "a\n\n", true));
         assert_eq!(read("<think>", "a\n\nb</think>\n\nc", stops("\n\n")), own("a\n\nb", "c", "", "c", false));
     }

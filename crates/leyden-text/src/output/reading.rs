@@ -1,43 +1,43 @@
-//! The reading of calls as they are written.
+//! Incremental parser of tool calls.
 //!
-//! A call is given out as soon as it is certain to be one: its name when that is known, and its arguments, as JSON, as
-//! they become known. Until then the text can still turn out to be content; afterwards it cannot, and what does not go on
-//! as a call should is [broken off](Reading::is_open).
+//! A call is output as soon as it is certain: its name once known, and its arguments, as JSON, as they arrive.
+//! Until then the text can still turn out to be content; afterwards it cannot, and a call that breaks the syntax is
+//! [left open](Reading::is_open).
 
 use serde_json::Value as Json;
 
-use super::calls::{CallBody, MOST_CALL_BYTES, Progress, Reader};
+use super::calls::{CallBody, MAX_CALL_BYTES, Progress, Reader};
 use super::json_scan::{JsonScan, Scanned, Step};
 use super::literal::{Found, Literal, Match};
 use super::object::{Object, Read};
 use super::parser::Part;
 use super::tools::{Tools, is_object, unclosed_string, unfinished_value, without_quotes};
 
-/// The longest name of a tool or parameter, in bytes.
-const MOST_NAME_BYTES: usize = 256;
-/// The most parameters of a call that are not JSON.
-const MOST_PARAMETERS: usize = 1024;
+/// Maximum length in bytes of the name of a tool or parameter.
+const MAX_NAME_BYTES: usize = 256;
+/// Maximum number of parameters of a call that is not JSON.
+const MAX_PARAMETERS: usize = 1024;
 
-/// The reading of one call, or of a list of them, from the text before it.
+/// Parser of one call, or of a list of them, starting at its opening marker.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     stage: Stage,
-    /// How far the text has been looked at.
+    /// Number of bytes of the text that were examined.
     at: usize,
-    /// Where the current part begins.
+    /// Start of the current part.
     from: usize,
-    /// Up to here the text has been given out as calls.
+    /// End of the text that was output as calls.
     told: usize,
-    /// Whether the beginning of a call has been given out, and not its end.
+    /// True if the beginning of a call was output, and its end was not.
     open: bool,
-    /// Whether any call has been given out.
+    /// True if any call was output.
     any: bool,
     id: Option<String>,
     name: String,
-    /// How many parameters of a call that is not JSON there were, and the name of the last.
+    /// Number of parameters so far of a call that is not JSON; `key` is the name of the last one.
     parameters: usize,
     key: String,
-    /// Whether anything of a parameter that is a text has been given out.
+    /// True if a part of the current text parameter was output.
     begun: bool,
     scan: JsonScan,
     object: Object,
@@ -47,17 +47,17 @@ pub(super) struct Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Start,
-    /// Before an object, or the list of them.
+    /// Before an object, or a list of them.
     Objects,
     Object,
-    /// Behind an object of a list.
+    /// After an object of a list.
     Behind,
     Name,
     Arguments,
     KeyOrEnd,
     Key,
     Value,
-    /// Behind all that makes a call.
+    /// After all parts of a call.
     End,
 }
 
@@ -81,17 +81,18 @@ impl Reading {
         }
     }
 
-    /// Whether a call has been begun that is not whole.
+    /// Returns whether a call was begun and is not complete.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Up to where the text has been given out as calls; `None` if no call has been.
+    /// Returns the end of the text that was output as calls; `None` if no call was.
     pub(super) fn told(&self) -> Option<usize> {
         self.any.then_some(self.told)
     }
 
-    /// Goes on. `text` begins where the call does and has grown since; `done` says that it will not grow any more.
+    /// Continues parsing. `text` begins where the call does and has grown since the last call; `done` is true at
+    /// the end of the answer.
     pub(super) fn advance(
         &mut self,
         text: &str,
@@ -100,7 +101,7 @@ impl Reading {
         done: bool,
         parts: &mut Vec<Part>,
     ) -> Progress {
-        let most = text.floor_char_boundary(MOST_CALL_BYTES);
+        let most = text.floor_char_boundary(MAX_CALL_BYTES);
         let progress = self.advance_within(&text[..most], reader, tools, done && text.len() <= most, parts);
         match progress {
             Progress::More if text.len() > most => Progress::Failed(most),
@@ -136,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// Gives out the beginning of the call.
+    /// Outputs the beginning of the call.
     fn begin(&mut self, parts: &mut Vec<Part>) {
         (self.open, self.any) = (true, true);
         parts.push(Part::CallBegins { id: self.id.take(), name: self.name.clone() });
@@ -150,7 +151,7 @@ impl Reading {
         }
     }
 
-    /// Gives out the end of the call, whose text ends at `told`.
+    /// Outputs the end of the call, whose text ends at `told`.
     fn close(&mut self, whole: bool, told: usize, parts: &mut Vec<Part>) {
         (self.open, self.told) = (false, told);
         parts.push(if whole { Part::CallEnds } else { Part::Unfinished });
@@ -204,7 +205,7 @@ impl Reading {
                     if self.object.take(step, text, self.at, &reader.body) == Read::Wrong {
                         return self.object_fails(text, self.at + 1, parts);
                     }
-                    // At once, so that it does not matter how the text is cut.
+                    // Immediately, so that the result does not depend on how the text is split.
                     if !self.begin_object(false, reader, tools, parts) {
                         return Next::failed(text, self.at + 1);
                     }
@@ -235,14 +236,14 @@ impl Reading {
         Next::Stage(if self.in_list { Stage::Behind } else { Stage::End })
     }
 
-    /// Gives out the beginning of the call once its name is known. Returns whether it can be a call.
+    /// Outputs the beginning of the call once its name is known. Returns whether it can be a call.
     fn begin_object(&mut self, whole: bool, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) -> bool {
         let Some(name) = self.object.name().filter(|_| !self.open) else { return true };
         let known = tools.has(name);
         if !known && reader.known_only {
             return false;
         }
-        // An unknown name could stand in any other object as well.
+        // An unknown name could also occur in any other object.
         if known || self.object.has_arguments() || whole {
             (self.name, self.id) = (name.to_owned(), self.object.id());
             self.told = self.at + 1;
@@ -256,7 +257,7 @@ impl Reading {
         Next::failed(text, at)
     }
 
-    /// Gives out what is new of the arguments of an object, once the call has begun.
+    /// Outputs the new part of an object's arguments, once the call has begun.
     fn tell_members(&mut self, text: &str, parts: &mut Vec<Part>) {
         if self.open
             && let Some((arguments, to)) = self.object.news(text, self.at)
@@ -285,9 +286,9 @@ impl Reading {
     fn name(&mut self, text: &str, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) -> Next {
         let rest = text[self.from..].trim_ascii_start();
         let start = text.len() - rest.len();
-        // Behind the name stands what the syntax says, and in any case no letter of a name.
+        // After the name comes the syntax's separator, which does not start with a character of a name.
         let length = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
-        if length > MOST_NAME_BYTES {
+        if length > MAX_NAME_BYTES {
             return Next::failed(text, start);
         }
         if length == rest.len() {
@@ -313,7 +314,7 @@ impl Reading {
                     Match::Yes(id_start) => {
                         let id = &text[id_start..];
                         let length = id.find(|c: char| !is_name(c)).unwrap_or(id.len());
-                        if length == id.len() && length <= MOST_NAME_BYTES {
+                        if length == id.len() && length <= MAX_NAME_BYTES {
                             return Next::more();
                         }
                         call_id = Some(id[..length].to_owned());
@@ -327,7 +328,7 @@ impl Reading {
                 (self.id, self.name) = (call_id, name.to_owned());
                 (self.at, self.from) = (behind, behind);
                 let tagged = matches!(reader.body, CallBody::Tagged { .. });
-                // Without a mark behind it any word could be a name.
+                // Without a marker after it any word could be a name.
                 if !reader.separator.is_empty() && tools.has(&self.name) {
                     self.begin(parts);
                     self.tell(if tagged { "{" } else { "" }, behind, parts);
@@ -368,7 +369,7 @@ impl Reading {
         }
     }
 
-    /// Gives out the beginning of a call whose arguments are not JSON, if that has not been done.
+    /// Outputs the beginning of a call whose arguments are not JSON, unless done before.
     fn begin_tagged(&mut self, told: usize, parts: &mut Vec<Part>) {
         if !self.open {
             self.begin(parts);
@@ -379,7 +380,7 @@ impl Reading {
     fn key_or_end(&mut self, text: &str, reader: &Reader, done: bool, parts: &mut Vec<Part>) -> Next {
         let key = reader.key_start.at(text, self.at);
         if let Match::Yes(end) = key {
-            if self.parameters >= MOST_PARAMETERS {
+            if self.parameters >= MAX_PARAMETERS {
                 return Next::failed(text, end);
             }
             self.begin_tagged(end, parts);
@@ -391,7 +392,7 @@ impl Reading {
             Match::Partly if done && !text[self.at..].trim_ascii().is_empty() => text.len(),
             Match::Partly => return Next::more(),
             Match::No if key == Match::Partly => return Next::more(),
-            // The first word of the end is enough; models forget the second.
+            // The first word of the end marker suffices; models omit the second.
             Match::No => {
                 let first = reader.end.words().first().map(|word| Literal::new(word));
                 match first.map(|first| first.at(text, self.at)) {
@@ -408,7 +409,7 @@ impl Reading {
 
     fn key(&mut self, text: &str, reader: &Reader, parts: &mut Vec<Part>) -> Next {
         match reader.key_end.find(text, self.at) {
-            Found::At(at, end) if at - self.from <= MOST_NAME_BYTES => {
+            Found::At(at, end) if at - self.from <= MAX_NAME_BYTES => {
                 self.key = text[self.from..at].trim().to_owned();
                 (self.at, self.from) = (end, end);
                 let member = format!("{}{}:", self.comma(), Json::from(self.key.as_str()));
@@ -417,7 +418,7 @@ impl Reading {
                 self.begun = false;
                 Next::Stage(Stage::Value)
             }
-            Found::NotBefore(at) if at - self.from <= MOST_NAME_BYTES => {
+            Found::NotBefore(at) if at - self.from <= MAX_NAME_BYTES => {
                 self.at = at;
                 Next::more()
             }
@@ -425,7 +426,7 @@ impl Reading {
         }
     }
 
-    /// What stands between two members.
+    /// Returns the separator before the next member.
     fn comma(&self) -> &'static str {
         if self.parameters > 0 { "," } else { "" }
     }
@@ -437,7 +438,7 @@ impl Reading {
             Found::NotBefore(at) => (at, None),
         };
         self.at = to;
-        // What the model said twice stands there twice, as in the formats whose calls are JSON.
+        // Duplicate keys are kept, as in formats whose calls are JSON.
         if tools.is_text(&self.name, &self.key) {
             self.tell_text(text, to, end.is_some(), reader.framed, parts);
         } else if let Some(end) = end {
@@ -449,9 +450,9 @@ impl Reading {
         Next::Stage(Stage::KeyOrEnd)
     }
 
-    /// Gives out what is new of a parameter that is a text, up to `to`.
+    /// Outputs the new part of a text parameter, up to `to`.
     fn tell_text(&mut self, text: &str, to: usize, whole: bool, framed: bool, parts: &mut Vec<Part>) {
-        // Where the format has them, line breaks between a value and its marks are not part of it.
+        // In framed formats, line breaks between a value and its markers are not part of it.
         let mut said = String::new();
         if !self.begun {
             if to == self.from && !whole {
@@ -472,7 +473,7 @@ impl Reading {
     }
 
     fn end(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
-        // The end, which models may forget.
+        // The end marker is optional, because models omit it.
         Next::Out(match reader.end.at(text, self.at) {
             Match::Yes(end) => Progress::Done(end),
             Match::Partly if !done => Progress::More,
@@ -481,12 +482,12 @@ impl Reading {
         })
     }
 
-    /// The answer has ended within: what is known of the call and has not been given out, and that it is unfinished.
+    /// Ends the answer within a call: outputs the pending part of the call, and marks it unfinished.
     pub(super) fn cut(&mut self, text: &str, reader: &Reader, tools: &Tools, parts: &mut Vec<Part>) {
         if !self.open {
             return;
         }
-        // Behind `at` stands what may be a mark.
+        // Text after `at` may be a marker.
         let to = self.at.min(text.len());
         match self.stage {
             Stage::Key => {
@@ -516,7 +517,7 @@ impl Next {
         Next::Out(Progress::More)
     }
 
-    /// Not a call, as is seen at `at`; at least one character goes.
+    /// Rejects the text as a call at byte `at`; consumes at least one character.
     fn failed(text: &str, at: usize) -> Next {
         let least = text.chars().next().map_or(0, char::len_utf8);
         let mut at = at.clamp(least, text.len());
@@ -527,12 +528,12 @@ impl Next {
     }
 }
 
-/// Whether a character may stand in a tool's name.
+/// Returns whether a character may occur in a tool's name.
 fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
-/// A value without the line breaks that stand between it and its marks, where the format has them.
+/// Returns a value without the line breaks that separate it from its markers in framed formats.
 fn unframed(value: &str, framed: bool) -> &str {
     if !framed {
         return value;

@@ -1,18 +1,18 @@
-//! The tools of a request, as far as reading calls needs them.
+//! Tools of a request, with the facts that parsing of calls needs.
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
-/// Names and parameters.
+/// Names of tools with their parameters' schemas.
 #[derive(Clone, Debug)]
 pub(super) struct Tools {
     tools: Arc<[(String, Map<String, Json>)]>,
 }
 
 impl Tools {
-    /// From a list of descriptions, each `{"type": "function", "function": {…}}` or what stands in `function`. What
-    /// cannot be read is left out.
+    /// Reads a list of descriptions, each `{"type": "function", "function": {…}}` or the inner object alone.
+    /// Invalid entries are skipped.
     pub(super) fn new(tools: Option<&Json>) -> Tools {
         let described = tools.and_then(Json::as_array).into_iter().flatten().filter_map(|tool| {
             let function = tool.get("function").unwrap_or(tool);
@@ -32,19 +32,20 @@ impl Tools {
         self.tools.iter().any(|(known, _)| known == name)
     }
 
-    /// Whether a parameter is a text, so that its value stands as it is, whatever it looks like.
+    /// Returns whether a parameter is a string, whose value is taken literally.
     pub(super) fn is_text(&self, name: &str, parameter: &str) -> bool {
         self.schema(name, parameter).is_some_and(|schema| schema.get("type") == Some(&Json::from("string")))
     }
 
-    /// A value that stands as plain text in a call: the JSON that it is, if the parameter may be that, otherwise text.
+    /// Parses a value that is written as plain text in a call: JSON, if the parameter's schema allows the value's
+    /// type, otherwise a string.
     pub(super) fn value(&self, name: &str, parameter: &str, text: &str) -> Json {
         let Ok(value) = serde_json::from_str::<Json>(text.trim()) else { return Json::from(text) };
         let mut kinds = Vec::new();
         let known =
-            self.schema(name, parameter).is_some_and(|schema| kinds_of(schema, MOST_DEPTH, &mut kinds));
+            self.schema(name, parameter).is_some_and(|schema| kinds_of(schema, MAX_DEPTH, &mut kinds));
         let is_one = kinds.iter().any(|kind| is_of_kind(&value, kind));
-        // A number where a text or nothing may stand is the text.
+        // A number where the schema allows only a string or null is a string.
         if known && !is_one && kinds.contains(&"string") { Json::from(text) } else { value }
     }
 
@@ -53,10 +54,11 @@ impl Tools {
     }
 }
 
-/// How deep alternatives in a schema are looked into.
-const MOST_DEPTH: usize = 8;
+/// Maximum depth of nested alternatives in a schema that are followed.
+const MAX_DEPTH: usize = 8;
 
-/// The types that a schema names, with those of its alternatives. Returns whether these are all that it lets through.
+/// Collects the types that a schema allows, those of its alternatives included. Returns whether the list is
+/// complete.
 fn kinds_of<'a>(schema: &'a Json, depth: usize, kinds: &mut Vec<&'a str>) -> bool {
     let before = kinds.len();
     match schema.get("type") {
@@ -84,27 +86,27 @@ fn is_of_kind(value: &Json, kind: &str) -> bool {
     }
 }
 
-/// As [`Tools::value`] for one that the end of the answer cut off, as JSON without its end: itself where it begins as JSON
-/// does, otherwise a text without its last quotation mark.
+/// Returns the JSON of a value that the end of the answer truncated, as [`Tools::value`] would without its end: the
+/// text itself if it begins as JSON does, otherwise a string without its closing quotation mark.
 pub(super) fn unfinished_value(text: &str) -> String {
     let is_begun =
         serde_json::from_str::<IgnoredAny>(text.trim()).map_or_else(|error| error.is_eof(), |_| true);
     if is_begun { text.trim().to_owned() } else { unclosed_string(text) }
 }
 
-/// Whether a text is a JSON object.
+/// Returns whether a text is a JSON object.
 pub(super) fn is_object(text: &str) -> bool {
     serde_json::from_str::<Json>(text).is_ok_and(|value| value.is_object())
 }
 
-/// A JSON string without its last quotation mark.
+/// Returns a JSON string without its closing quotation mark.
 pub(super) fn unclosed_string(text: &str) -> String {
     let mut string = Json::from(text).to_string();
     string.pop();
     string
 }
 
-/// A JSON string without its quotation marks.
+/// Returns a JSON string without its quotation marks.
 pub(super) fn without_quotes(text: &str) -> String {
     let mut string = unclosed_string(text);
     string.remove(0);

@@ -1,8 +1,8 @@
-//! Where in an answer a call begins, found while the answer is generated.
+//! Detection of the beginning of a tool call while the answer is generated.
 //!
-//! Whoever chooses tokens wants to know of a call when it opens, not when it is whole. The watch goes through an answer
-//! as [`OutputParser`](super::OutputParser) does, knows reasoning from content, and stops at what opens a call; what
-//! follows is for a grammar. It works on bytes, because tokens do.
+//! Constrained sampling needs to know of a call when it opens, not when it is complete. The watch scans an answer
+//! as [`OutputParser`](super::OutputParser) does, skips reasoning, and stops at the opening of a call; the text
+//! after it is constrained by a grammar. It works on bytes, because tokens do.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use super::OutputFormat;
 use super::calls::{CallBody, CallSyntax};
 use super::harmony;
 
-/// So many blanks at the beginning of an answer still count as its beginning.
-const MOST_BLANKS: usize = 256;
-/// The longest beginning of a bare call that is waited for, in bytes.
-const MOST_BARE_BYTES: usize = 512;
+/// Maximum number of whitespace bytes at the beginning of an answer that are skipped.
+const MAX_BLANKS: usize = 256;
+/// Maximum length in bytes of an incomplete opening of a call without marker.
+const MAX_BARE_BYTES: usize = 512;
 
-/// Watches an answer for calls of tools.
+/// Detector of tool calls in an answer.
 #[derive(Clone, Debug)]
 pub struct CallWatch {
     marks: Arc<Marks>,
     phase: Phase,
-    /// What is not decided yet, or may be the beginning of a mark.
+    /// Bytes that are not decided yet, or may be the beginning of a marker.
     pending: Vec<u8>,
 }
 
-/// A call has begun.
+/// Opening of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Opening {
-    /// What has been written of it, in the spelling of the format.
+    /// Text of the opening, in the spelling of the format.
     pub written: String,
-    /// What followed in the last piece.
+    /// Bytes after the opening in the last piece.
     pub rest: Vec<u8>,
 }
 
@@ -37,23 +37,23 @@ pub struct Opening {
 struct Marks {
     reasoning: Option<(Vec<u8>, Vec<u8>)>,
     openings: Vec<String>,
-    /// Of calls without a mark: the key of the name, and the tools.
+    /// For calls without marker: the key of the name, and the names of the tools.
     bare: Option<(String, Vec<String>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing but blanks and reasoning so far.
+    /// Only whitespace and reasoning so far.
     Start,
     Reasoning,
     Text,
-    /// In a header of harmony's, and in a body.
+    /// Within a harmony header or body.
     Header,
     Body,
 }
 
 impl CallWatch {
-    /// A watch of one answer to `prompt`; `tools` are the names of those that may be called.
+    /// Creates a watch for one answer to `prompt`; `tools` are the names of the callable tools.
     #[must_use]
     pub fn new(format: &OutputFormat, prompt: &str, tools: &[String]) -> CallWatch {
         let mut marks = Marks::default();
@@ -75,14 +75,14 @@ impl CallWatch {
         CallWatch { marks: marks.into(), phase, pending: Vec::new() }
     }
 
-    /// A watch for a single text.
+    /// Creates a watch that looks for a fixed text.
     #[must_use]
     pub fn for_text(text: &str) -> CallWatch {
         let marks = Marks { openings: vec![text.to_owned()], ..Marks::default() };
         CallWatch { marks: marks.into(), phase: Phase::Text, pending: Vec::new() }
     }
 
-    /// All that an [`Opening`] may say is written, for formats with marks.
+    /// Returns all possible values of [`Opening::written`], for formats with markers.
     #[must_use]
     pub fn openings(&self) -> Vec<String> {
         match self.phase {
@@ -96,7 +96,7 @@ impl CallWatch {
         }
     }
 
-    /// Goes on behind a call that is whole.
+    /// Continues after a complete call.
     pub fn resume(&mut self) {
         self.pending.clear();
         self.phase = match self.phase {
@@ -105,13 +105,13 @@ impl CallWatch {
         };
     }
 
-    /// What [`push`](Self::push) would say, without going on.
+    /// Returns the result of [`push`](Self::push) without changing the state.
     #[must_use]
     pub fn peek(&self, bytes: &[u8]) -> Option<Opening> {
         self.clone().push(bytes)
     }
 
-    /// Takes the next piece of the answer. Behind an opening the watch has to be [resumed](Self::resume).
+    /// Takes the next piece of the answer. After an opening the watch must be [resumed](Self::resume).
     pub fn push(&mut self, bytes: &[u8]) -> Option<Opening> {
         self.pending.extend_from_slice(bytes);
         let marks = Arc::clone(&self.marks);
@@ -141,7 +141,7 @@ impl CallWatch {
         Step::Opens(Opening { written, rest: self.pending[behind..].to_vec() })
     }
 
-    /// Keeps what may be the beginning of one of these.
+    /// Drops pending bytes, except those that may be the beginning of one of `marks`.
     fn keep<'a>(&mut self, marks: impl Iterator<Item = &'a [u8]>) -> Step {
         let kept = marks.map(|mark| mark.len().saturating_sub(1)).max().unwrap_or(0);
         let gone = self.pending.len().saturating_sub(kept);
@@ -152,7 +152,7 @@ impl CallWatch {
     fn start(&mut self, marks: &Marks) -> Step {
         let text = self.pending.trim_ascii_start();
         let blanks = self.pending.len() - text.len();
-        if blanks > MOST_BLANKS {
+        if blanks > MAX_BLANKS {
             return self.enter(Phase::Text, 0);
         }
         if let Some((open, _)) = &marks.reasoning {
@@ -168,7 +168,7 @@ impl CallWatch {
         }
         match marks.bare.as_ref().map_or(Bare::No, |(key, tools)| bare(text, key, tools)) {
             Bare::Yes(written, behind) => self.opens(written, blanks + behind),
-            Bare::Partly if text.len() <= MOST_BARE_BYTES => Step::Wait,
+            Bare::Partly if text.len() <= MAX_BARE_BYTES => Step::Wait,
             Bare::Partly | Bare::No => self.enter(Phase::Text, 0),
         }
     }
@@ -209,14 +209,14 @@ impl CallWatch {
 }
 
 enum Step {
-    /// For more bytes.
+    /// More bytes are needed.
     Wait,
     Again,
     Opens(Opening),
 }
 
-/// What the openings of a syntax are, each from the beginning of its mark: the first word of what stands around calls,
-/// and the first two of what stands before each, of which models forget the first.
+/// Returns the openings of a syntax, each from the beginning of its marker: the first word of the section's marker,
+/// and the first two words of the marker of each call, of which models sometimes omit the first.
 fn openings(syntax: &CallSyntax) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let other = syntax.other_start.as_deref().unwrap_or_default();
@@ -233,7 +233,7 @@ fn openings(syntax: &CallSyntax) -> Vec<String> {
     all
 }
 
-/// The word of an opening that is looked for: its last.
+/// Returns the word of an opening that is searched for: its last.
 fn word_of(opening: &str) -> &str {
     opening.split_ascii_whitespace().next_back().unwrap_or(opening)
 }
@@ -245,19 +245,19 @@ fn find(text: &[u8], word: &[u8]) -> Option<usize> {
     text.windows(word.len()).position(|window| window == word)
 }
 
-/// The beginning of a call that has no mark, up to the tool's name: as the format writes it.
+/// Returns the beginning of a call without marker, up to the tool's name, in the spelling of the format.
 fn bare_opening(key: &str, tool: &str) -> String {
     format!("{{{}: {}", serde_json::Value::from(key), serde_json::Value::from(tool))
 }
 
 enum Bare {
-    /// As the format writes it, and where it ends.
+    /// The opening in the spelling of the format, and its end.
     Yes(String, usize),
     Partly,
     No,
 }
 
-/// Whether a text begins with an object whose first key is the name of a tool.
+/// Returns whether a text begins with an object whose first member is the name of a tool.
 fn bare(text: &[u8], key: &str, tools: &[String]) -> Bare {
     let mut at = 0;
     for word in ["{".to_owned(), format!("\"{key}\""), ":".to_owned()] {
@@ -303,7 +303,7 @@ mod tests {
         OutputFormat { reasoning, calls: Some(calls), ..OutputFormat::default() }
     }
 
-    /// The opening and what follows it, however the text is cut.
+    /// Returns the opening and the bytes after it, however the text is split.
     fn opening(format: &OutputFormat, prompt: &str, text: &str) -> Option<(String, String)> {
         let watch = CallWatch::new(format, prompt, &["now".to_owned(), "nowhere".to_owned()]);
         let mut found = Vec::new();
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(opening(&f, "", " <think>a <call> b"), None);
         assert_eq!(opening(&f, "", " <think>a <call> b</think>\n<call>"), some("<call>", ""));
         assert_eq!(opening(&f, "<think>", "<call></think>c<call>d"), some("<call>", "d"));
-        // Not at the beginning: text.
+        // Not at the beginning, so it is text.
         assert_eq!(opening(&f, "", "x <think> <call>"), some("<call>", ""));
         let f = format(syntax("<calls>", "<call>", None));
         assert_eq!(opening(&f, "", "a<calls><call>"), some("<calls>", "<call>"));

@@ -1,4 +1,4 @@
-//! What real chat templates reveal of the models' answers, and answers in each format, however they are cut.
+//! Formats detected from real chat templates, and answers in each format, however they are split.
 use leyden_testkit::shared;
 use leyden_text::ChatTemplate;
 use leyden_text::output::{OutputEvent, OutputFormat};
@@ -23,7 +23,8 @@ fn format(name: &str) -> Option<OutputFormat> {
     Some(OutputFormat::detect(&ChatTemplate::new(&source, "<s>", "</s>", "t").unwrap()))
 }
 
-/// An answer, joined: reasoning, content, and each call as `name(arguments)`, with `…` behind an unfinished one.
+/// Joined parts of an answer: reasoning, content, and each call as `name(arguments)`, with `…` after an unfinished
+/// one.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 struct Answer {
     reasoning: String,
@@ -64,7 +65,7 @@ fn parse(format: &OutputFormat, prompt: &str, pieces: &[&str]) -> Answer {
     joined(&events)
 }
 
-/// Template, prompt, answer, and what it consists of.
+/// Template, prompt, answer, and its expected parts.
 type Case = (&'static str, &'static str, &'static str, (&'static str, &'static str, &'static [&'static str]));
 
 const CALL: &str = r#"weather({"city": "Oslo", "days": 2})"#;
@@ -82,7 +83,7 @@ const CASES: &[Case] = &[
         "<think>\nHm, 1 < 2.\n</think>\n\nHello <b>you</b>, <tool_call> me.",
         ("Hm, 1 < 2.", "Hello <b>you</b>, <tool_call> me.", &[]),
     ),
-    // The prompt has opened the thinking.
+    // The prompt has opened the reasoning.
     ("Qwen-QwQ-32B", "<|im_start|>assistant\n<think>\n", "So.</think>Yes.", ("So.", "Yes.", &[])),
     ("Qwen-QwQ-32B", "<|im_start|>assistant\n<think>\n", "never done", ("never done", "", &[])),
     (
@@ -109,7 +110,7 @@ const CASES: &[Case] = &[
         "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}",
         ("", "", &["now({})"]),
     ),
-    // JSON that is no call of a known tool.
+    // JSON that is not a call of a known tool.
     (
         "meta-llama-Llama-3.1-8B-Instruct",
         "",
@@ -171,7 +172,7 @@ const CASES: &[Case] = &[
         ("a", "Done < that.", &[]),
     ),
     ("openai-gpt-oss-120b", "<|start|>assistant", "plain text", ("", "plain text", &[])),
-    // Cut off by the end.
+    // Truncated by the end.
     (
         "Qwen-Qwen2.5-7B-Instruct",
         "",
@@ -179,7 +180,7 @@ const CASES: &[Case] = &[
         ("", "", &["weather({\"city\": \"Os…"]),
     ),
     ("Qwen-Qwen2.5-7B-Instruct", "", "  yes  <tool_c", ("", "  yes  <tool_c", &[])),
-    // Behind a mark, what is cut off before a name is known is no content either.
+    // After a marker, text truncated before a name is known is not content either.
     ("Qwen-Qwen2.5-7B-Instruct", "", "So. <tool_call>\n{\"name\"", ("", "So.", &[])),
     ("Qwen-Qwen2.5-7B-Instruct", "", "<tool_call>\n{\"name\": \"weath", ("", "", &[])),
     ("Qwen-Qwen2.5-7B-Instruct", "", "<tool_call>\n{\"name\": \"weather\"", ("", "", &["weather(…"])),
@@ -217,7 +218,7 @@ const CASES: &[Case] = &[
         ("", "", &[r#"now({"a":1,"wor…"#]),
     ),
     ("Qwen3-Coder", "", "<function=now><parameter=a>1</parameter>\n<param", ("", "", &[r#"now({"a":1…"#])),
-    // Lists that the end cut off, within a call, between two and behind one.
+    // Lists truncated within a call, between two calls and after one.
     (
         "mistralai-Mistral-Nemo-Instruct-2407",
         "",
@@ -242,14 +243,14 @@ const CASES: &[Case] = &[
         "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}, \"id\": \"12",
         ("", "", &["now({}…"]),
     ),
-    // Given twice, as JSON's calls keep it.
+    // Duplicate keys, kept as in JSON calls.
     (
         "Qwen3-Coder",
         "",
         "<function=now><parameter=a>1</parameter><parameter=a>2</parameter></function>",
         ("", "", &[r#"now({"a":1,"a":2})"#]),
     ),
-    // Calls that break off, after which the rest is content.
+    // Invalid calls, after which the rest is content.
     (
         "Qwen-Qwen2.5-7B-Instruct",
         "",
@@ -274,7 +275,7 @@ const CASES: &[Case] = &[
         "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}} and",
         ("", " and", &["now({})"]),
     ),
-    // Names behind arguments, arguments in a string, none, and more members than are known.
+    // Names after arguments, arguments in a string, no arguments, and unknown members.
     (
         "Qwen-Qwen2.5-7B-Instruct",
         "",
@@ -288,7 +289,7 @@ const CASES: &[Case] = &[
         ("", "", &["now({\"a\": 1})"]),
     ),
     ("Qwen-Qwen2.5-7B-Instruct", "", "<tool_call>{\"name\": \"now\"}</tool_call>", ("", "", &["now({})"])),
-    // Texts keep what looks like marks, line breaks and quotation marks.
+    // String values keep text that resembles markers, line breaks and quotation marks.
     (
         "Qwen3-Coder",
         "",
@@ -301,7 +302,7 @@ const CASES: &[Case] = &[
         "<function=weather>\n<parameter=city>\n</parameter>\n</function>",
         ("", "", &[r#"weather({"city":""})"#]),
     ),
-    // Blanks of a value are its own (vLLM's issue 48753), beyond the line breaks that the format has.
+    // White space of a value is part of it (vLLM's issue 48753), except the line breaks of the format.
     (
         "Qwen3-Coder",
         "",
@@ -314,7 +315,7 @@ const CASES: &[Case] = &[
         "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>\n  x\n</arg_value>\n</tool_call>",
         ("", "", &[r#"weather({"city":"\n  x\n"})"#]),
     ),
-    // Where a text or something else may stand, what is nothing else is the text.
+    // If a string or another type is allowed, a value that is not of the other type is the string.
     (
         "Qwen3-Coder",
         "",
@@ -359,7 +360,7 @@ fn answers_in_every_format_are_read() {
             calls: calls.iter().map(|call| (*call).to_owned()).collect(),
         };
         assert_eq!(parse(&format, prompt, &[text]), want, "{name}: {text:?}");
-        // Byte by byte, as far as characters allow, and in two at every place.
+        // Byte by byte, as far as characters allow, and in two pieces at every position.
         let chars: Vec<String> = text.chars().map(String::from).collect();
         let chars: Vec<&str> = chars.iter().map(String::as_str).collect();
         assert_eq!(parse(&format, prompt, &chars), want, "{name}: {text:?}");
@@ -369,7 +370,7 @@ fn answers_in_every_format_are_read() {
     }
 }
 
-/// What has been given out of an answer before its last character.
+/// Returns the parts that were output before an answer's last character.
 fn early(name: &str, text: &str) -> Option<Answer> {
     let format = format(name)?;
     let mut parser = format.parser("", Some(&tools()));
@@ -459,14 +460,14 @@ fn where_a_call_is_required_its_beginning_is_no_content() {
             events.extend(parser.finish());
             let answer = joined(&events);
             assert!(answer.calls.is_empty(), "{name}: {text}");
-            // Where the model decides, a mark that is not whole may be anything.
+            // If the model may choose, an incomplete marker may be anything.
             assert!(answer.content.is_empty() || !required && answer.content == text, "{name}: {answer:?}");
         }
     }
 }
 
-/// Templates with calls that are not found: written in a notation of Python's or of their own, with the id in place of
-/// the name, or only for messages of another shape.
+/// Templates whose calls are not detected: written in Python's notation or one of their own, with the id in place
+/// of the name, or only for messages of another structure.
 const UNKNOWN: &[&str] = &[
     "Apertus-8B-Instruct",
     "Kimi-K2-Instruct",
@@ -528,7 +529,7 @@ fn long_texts_take_bounded_memory_and_linear_time() {
         _ => 0,
     };
     let said: usize = events.iter().map(size).sum();
-    // A call ends where it is too long, and others begin behind that.
+    // A call ends where it is too long, and others begin after that.
     let broken = events.iter().filter(|e| matches!(e, OutputEvent::ToolCallUnfinished { .. })).count();
     assert!(said > 3 << 20 && broken > 2, "{said} {broken}");
 }
@@ -536,7 +537,7 @@ fn long_texts_take_bounded_memory_and_linear_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("LEYDEN_TEST_RUNNER").is_some() { 20 } else { 300 }))]
 
-    /// Any text of marks and words, cut anywhere, gives the same answer, and no letter of it is lost.
+    /// Any text of markers and words gives the same parts however it is split, and none of it is lost.
     #[test]
     fn cuts_do_not_matter(
         parts in prop::collection::vec(prop::sample::select(vec![
@@ -559,11 +560,11 @@ proptest! {
         let pieces: Vec<&str> = places.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
         let whole = parse(&format, "", &[&text]);
         prop_assert_eq!(&parse(&format, "", &pieces), &whole, "{:?}", pieces);
-        // What the end cuts off behind a mark may be lost, so the text goes on.
+        // Text truncated by the end after a marker may be dropped, so the text continues.
         let whole = parse(&format, "", &[&text, " .!"]);
         let words = |text: &str| text.matches("word").count();
         let kept = words(&whole.content) + words(&whole.reasoning) + whole.calls.iter().map(|c| words(c)).sum::<usize>();
-        // Harmony's headers are no text.
+        // Harmony headers are not text.
         if which != 3 {
             prop_assert_eq!(kept, words(&text));
         }
