@@ -139,10 +139,7 @@ fn replayed_messages_reach_the_template_as_vllm_has_them() {
         }
         let body = json!({ "messages": [call("{\"a\": 1,}".into())] });
         let message = refused(&app, CHAT, body, "messages[0].tool_calls[0].function.arguments").await;
-        assert!(
-            message.ends_with("is not JSON: a key in quotation marks was wanted, at byte 8"),
-            "{message}"
-        );
+        assert!(message.ends_with("is not JSON: expected a key in quotation marks, at byte 8"), "{message}");
 
         for (message, wanted) in [
             (

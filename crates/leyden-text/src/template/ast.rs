@@ -1,20 +1,20 @@
-//! The tree of a template.
+//! Syntax tree of a template.
 //!
-//! Chains (`a ~ b ~ c`, `a.b.c`, `elif` after `elif`) are lists and not nested nodes: the tree is as deep
-//! as the source has brackets and blocks inside each other, which the parser bounds, so walking and
-//! dropping it cannot exhaust the stack.
+//! Chains (`a ~ b ~ c`, `a.b.c`, `elif` after `elif`) are lists instead of nested nodes: the tree is as deep as the
+//! nesting of brackets and blocks in the source, which the parser limits, so walking and dropping it cannot
+//! overflow the stack.
 
 use super::filters::Filter;
 use super::predicates::Predicate;
 
-/// What is wrong with a source, and where.
+/// Syntax error with its line.
 #[derive(Debug)]
 pub(super) struct SyntaxError {
     pub(super) line: usize,
     pub(super) message: String,
 }
 
-/// A variable's name, by its number in [`Template::names`].
+/// Variable name, as an index into [`Template::names`].
 pub(super) type NameId = u32;
 
 #[derive(Debug)]
@@ -35,23 +35,23 @@ pub(super) struct Statement {
 pub(super) enum StatementKind {
     Text(Box<str>),
     Print(Expr),
-    /// Conditions with their bodies, in order; the last may be without a condition.
+    /// Conditions with their bodies, in order; the last may have no condition.
     If(Vec<(Option<Expr>, Body)>),
     For(Box<For>),
     Set(Target, Expr),
     SetBlock(Target, Vec<Postfix>, Body),
     Macro(Macro),
-    /// A block whose output goes through filters.
+    /// A block whose output is passed through filters.
     FilterBlock(Vec<Postfix>, Body),
     With(Vec<(Target, Expr)>, Body),
     /// A call whose callee gets the body as the macro `caller`.
     Call(Box<CallBlock>),
-    /// A named block, which sees the variables around it if it is `scoped`.
+    /// A named block, which can access the variables around it if it is `scoped`.
     Block {
         scoped: bool,
         body: Body,
     },
-    /// A block that means nothing here.
+    /// A block without effect of its own.
     Plain(Body),
     Break,
     Continue,
@@ -64,7 +64,7 @@ pub(super) struct For {
     pub(super) filter: Option<Expr>,
     pub(super) body: Body,
     pub(super) otherwise: Body,
-    /// The body may call `loop` for the items within an item.
+    /// True if the body may call `loop` for nested items.
     pub(super) recursive: bool,
 }
 
@@ -83,12 +83,12 @@ pub(super) struct Macro {
     pub(super) uses: Uses,
 }
 
-/// Variables that a macro has if its body names them.
+/// Implicit variables that a macro has if its body mentions them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uses {
-    /// The body of the `call` block that calls it.
+    /// Body of the `call` block that calls the macro.
     pub(super) caller: Option<NameId>,
-    /// Arguments beyond its parameters.
+    /// Arguments beyond the macro's parameters.
     pub(super) varargs: Option<NameId>,
     pub(super) kwargs: Option<NameId>,
 }
@@ -118,9 +118,9 @@ pub(super) enum Expr {
     Or(Vec<Expr>),
     Compare(Box<Expr>, Vec<(Comparison, Expr)>),
     Concat(Vec<Expr>),
-    /// Operators of one precedence, from left to right.
+    /// Operators of the same precedence, from left to right.
     Arithmetic(Box<Expr>, Vec<(Arithmetic, Expr)>),
-    /// Conditions with their values, in order, and the value if none holds.
+    /// Conditions with their values, in order, and the value if none is true.
     Conditional(Vec<(Expr, Expr)>, Option<Box<Expr>>),
     Postfix(Box<Expr>, Vec<Postfix>),
 }
@@ -148,14 +148,14 @@ pub(super) enum Arithmetic {
     Power,
 }
 
-/// What stands behind an operand.
+/// Operation after an operand.
 #[derive(Debug)]
 pub(super) enum Postfix {
     Attribute(Box<str>),
     Item(Expr),
     Slice(Box<[Option<Expr>; 3]>),
     Call(Arguments),
-    /// One that does not exist is an error when it is reached: the source asks for it before.
+    /// A filter. An unknown one is an error only when evaluated: the source may test for it first.
     Filter(Box<str>, Option<&'static Filter>, Arguments),
     Test {
         name: Box<str>,
@@ -169,8 +169,8 @@ pub(super) enum Postfix {
 pub(super) struct Arguments {
     pub(super) positional: Vec<Expr>,
     pub(super) named: Vec<(Box<str>, Expr)>,
-    /// Items that are further arguments: those of `*`.
+    /// Iterable of further positional arguments: that of `*`.
     pub(super) items: Option<Box<Expr>>,
-    /// Entries that are further arguments with names: those of `**`.
+    /// Dict of further named arguments: that of `**`.
     pub(super) entries: Option<Box<Expr>>,
 }

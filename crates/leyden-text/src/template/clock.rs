@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// A day of the Gregorian calendar.
+/// Day of the Gregorian calendar.
 struct Date {
     year: i64,
     /// From 0.
@@ -27,7 +27,7 @@ struct Date {
     day: i64,
     /// From 1.
     day_of_year: i64,
-    /// From 0, which is Monday.
+    /// From 0, for Monday.
     weekday: usize,
 }
 
@@ -35,7 +35,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// The date that is `days` after 1970-01-01.
+/// Returns the date `days` days after 1970-01-01.
 fn date(days: i64) -> Date {
     // The calendar repeats every 400 years, which have 146,097 days.
     let (cycles, mut left) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -60,13 +60,13 @@ fn date(days: i64) -> Date {
     Date { year, month, day: left + 1, day_of_year, weekday: (days + 3).rem_euclid(7) as usize }
 }
 
-/// Writes `now` after `format`. A directive that is not known is the error.
+/// Formats `now` in the manner of `strftime`. The error is the unknown directive.
 pub(super) fn strftime(now: SystemTime, format: &str) -> Result<String, String> {
     let seconds = match now.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_secs()).unwrap_or(0),
         Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(0),
     };
-    // Far beyond what a clock may show; it keeps the year small.
+    // Limits the year to 1 to 9999, far beyond any clock.
     let seconds = seconds.clamp(-62_135_596_800, 253_402_300_799);
     let date = date(seconds.div_euclid(86_400));
     let second = seconds.rem_euclid(86_400);

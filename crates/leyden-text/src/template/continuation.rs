@@ -1,16 +1,17 @@
-//! Going on with the last message of a conversation instead of beginning another.
+//! Continuation of the last message of a conversation, instead of a new message.
 //!
-//! Templates end every message with a mark. So a word is appended to the last one before it is rendered, and the prompt
-//! is cut where that word stands, as transformers does it: what a template does with the message before stays done.
+//! Templates end every message with a marker. So a placeholder word is appended to the last message before
+//! rendering, and the prompt is truncated at that word, as transformers does it; other changes of the template to
+//! that message are kept.
 
 use serde_json::Value as Json;
 
 use super::rendered::Rendered;
 
-/// The word; the space tells whether the template trims what stands before it.
+/// Placeholder; the space tells whether the template strips the whitespace before the marker.
 const WORD: &str = "zqcontinuehere ";
 
-/// The messages with the word at the end of the last text; `None` if there is none.
+/// Appends the placeholder to the last text of the messages; `None` if there is none.
 pub(super) fn marked(messages: &Json) -> Option<Json> {
     let mut messages = messages.clone();
     let content = messages.as_array_mut()?.last_mut()?.get_mut("content")?;
@@ -25,7 +26,7 @@ pub(super) fn marked(messages: &Json) -> Option<Json> {
     Some(messages)
 }
 
-/// The prompt up to the word; `None` if it is not there.
+/// Truncates the prompt at the placeholder; `None` if it is missing.
 pub(super) fn cut(mut rendered: Rendered) -> Option<Rendered> {
     let at = rendered.text().rfind(WORD.trim_end())?;
     let is_kept = rendered.text()[at..].starts_with(WORD);

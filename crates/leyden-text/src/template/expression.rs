@@ -1,4 +1,4 @@
-//! Expressions: look-ups, calls, filters and tests; what operators do is in `operators`.
+//! Evaluation of expressions: lookups, calls, filters and tests; `operators` has the operators.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -107,7 +107,8 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// How errors name an expression; `None` if it is not a variable or a part of one.
+    /// Returns the source form of an expression for error messages; `None` if it is not a variable or a part of
+    /// one.
     fn name_of(&self, expr: &Expr) -> Option<String> {
         match expr {
             Expr::Name(_) => Some(self.path_of(expr, &[])),
@@ -116,9 +117,9 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// How errors name a part of a value, or what is done with it. What is long is cut.
+    /// Returns the source form of an operand with postfixes for error messages, truncated if long.
     fn path_of(&self, operand: &Expr, postfixes: &[Postfix]) -> String {
-        const MOST: usize = 80;
+        const MAX: usize = 80;
         let mut path = match operand {
             Expr::Name(id) => self.name(*id).to_owned(),
             _ => "…".to_owned(),
@@ -132,8 +133,8 @@ impl<'t> Interpreter<'t> {
                 Postfix::Filter(name, ..) => path.extend([" | ", name]),
                 Postfix::Test { name, .. } => path.extend([" is ", name]),
             }
-            if path.len() > MOST {
-                path.truncate(path.floor_char_boundary(MOST));
+            if path.len() > MAX {
+                path.truncate(path.floor_char_boundary(MAX));
                 path.push('…');
                 break;
             }
@@ -145,7 +146,7 @@ impl<'t> Interpreter<'t> {
         exprs.iter().map(|expr| self.eval(expr)).collect()
     }
 
-    /// The first value that `wanted` takes, or the last.
+    /// Returns the first value for which `wanted` is true, or the last value.
     fn first(&mut self, items: &'t [Expr], wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut value = Value::None;
         for item in items {
@@ -166,7 +167,7 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// The values as text with `separator` between them.
+    /// Joins the values as text with `separator` between them.
     pub(super) fn join(&self, values: &[Value], separator: Part<'_>) -> Result<Value> {
         let mut writer = Writer::new(self.budget());
         for (i, value) in values.iter().enumerate() {
@@ -178,7 +179,7 @@ impl<'t> Interpreter<'t> {
         self.maker.text(writer.text)
     }
 
-    /// A value as text: itself if it is one.
+    /// Converts a value to text; a text is returned as it is.
     pub(super) fn to_text(&self, value: &Value) -> Result<Value> {
         match value {
             Value::Str(_) => Ok(value.clone()),
@@ -252,7 +253,7 @@ impl<'t> Interpreter<'t> {
                         }
                         named.push((Cow::Owned(name.to_owned()), value.clone()));
                     }
-                    // Each name was compared with those before it.
+                    // Each name was compared with the previous ones.
                     self.budget().steps(named.len().saturating_mul(named.len()) / 8)?;
                 }
                 other => return fail(format!("`**` needs a dict, not a {}", other.type_name())),
@@ -274,7 +275,7 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// `value.name`: an attribute or method first, then an entry of a dictionary.
+    /// Evaluates `value.name`: an attribute or method first, then an entry of a dictionary.
     pub(super) fn attribute(&self, value: &Value, name: &str) -> Result<Value> {
         value.check_defined()?;
         match value {
@@ -308,7 +309,7 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// `value[index]`: an entry or item first, then an attribute or method.
+    /// Evaluates `value[index]`: an entry or item first, then an attribute or method.
     pub(super) fn item(&self, value: &Value, index: &Value) -> Result<Value> {
         value.check_defined()?;
         let found = match value {
@@ -378,14 +379,14 @@ impl<'t> Interpreter<'t> {
     }
 }
 
-/// The place of an index that counts from the end if it is negative.
+/// Resolves an index, which counts from the end if negative.
 pub(super) fn position(index: i64, len: usize) -> Option<usize> {
     let len = i64::try_from(len).ok()?;
     let index = if index < 0 { index + len } else { index };
     usize::try_from(index).ok().filter(|_| index < len)
 }
 
-/// Where a slice begins, and where it ends at the latest, as places from 0; -1 is before the first.
+/// Returns start and end of a slice as positions from 0; -1 is before the first.
 fn slice_limits(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
     let len = len as i64;
     let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
@@ -395,7 +396,7 @@ fn slice_limits(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) ->
     (start.map_or(first, clamp), stop.map_or(last, clamp))
 }
 
-/// The places that a slice takes, in its order.
+/// Returns the positions that a slice selects, in its order.
 fn slice_places(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize> {
     let (mut at, stop) = slice_limits(len, start, stop, step);
     let mut places = Vec::new();

@@ -1,4 +1,4 @@
-//! Expressions: the part of the parser that knows precedence.
+//! Parser of expressions by precedence.
 
 use super::ast::{Arguments, Arithmetic, Comparison, Expr, Postfix};
 use super::filters;
@@ -7,8 +7,7 @@ use super::parser::{Parsed, Parser};
 use super::predicates;
 
 impl Parser<'_> {
-    /// An expression, or several with commas between them, which are a tuple. `ends` are names that end
-    /// it.
+    /// Parses an expression, or several with commas between them, which form a tuple. A name in `ends` ends it.
     pub(super) fn tuple(&mut self, with_condition: bool, ends: &[&str]) -> Parsed<Expr> {
         let mut items = Vec::new();
         let mut is_tuple = false;
@@ -33,7 +32,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An expression with the lowest precedence: `a if b else c`.
+    /// Parses an expression of the lowest precedence: `a if b else c`.
     pub(super) fn expression(&mut self) -> Parsed<Expr> {
         let mut value = self.or()?;
         let mut branches = Vec::new();
@@ -153,7 +152,7 @@ impl Parser<'_> {
         self.postfixes(operand, with_filters)
     }
 
-    /// What stands behind an operand: look-ups and calls, then filters and tests.
+    /// Parses the operations after an operand: lookups and calls, then filters and tests.
     fn postfixes(&mut self, operand: Expr, with_filters: bool) -> Parsed<Expr> {
         let mut postfixes = Vec::new();
         let mut in_filters = false;
@@ -164,7 +163,7 @@ impl Parser<'_> {
                     match self.next() {
                         Token::Name(name) => Postfix::Attribute(name.into()),
                         Token::Int(index) => Postfix::Item(Expr::Int(index)),
-                        _ => return self.error("want a name or number behind `.`"),
+                        _ => return self.error("want a name or number after `.`"),
                     }
                 }
                 Token::Op("[") if !in_filters => {
@@ -191,7 +190,7 @@ impl Parser<'_> {
         Ok(if postfixes.is_empty() { operand } else { Expr::Postfix(Box::new(operand), postfixes) })
     }
 
-    /// What stands in square brackets behind an operand: an index or a slice.
+    /// Parses the content of square brackets after an operand: an index or a slice.
     fn item(&mut self) -> Parsed<Postfix> {
         let mut parts = [None, None, None];
         let mut colons = 0;
@@ -231,26 +230,26 @@ impl Parser<'_> {
                 first = false;
                 if parser.skip_op("*") {
                     if arguments.items.is_some() || arguments.entries.is_some() {
-                        return parser.error("a call has one `*`, which stands before `**`");
+                        return parser.error("a call takes one `*`, before `**`");
                     }
                     arguments.items = Some(Box::new(parser.expression()?));
                 } else if parser.skip_op("**") {
                     if arguments.entries.is_some() {
-                        return parser.error("a call has one `**`");
+                        return parser.error("a call takes one `**`");
                     }
                     arguments.entries = Some(Box::new(parser.expression()?));
                 } else if let (&Token::Name(name), Token::Op("=")) = (parser.peek(), parser.peek_second()) {
                     parser.next();
                     parser.next();
                     if arguments.entries.is_some() {
-                        return parser.error("an argument stands behind `**`");
+                        return parser.error("an argument follows `**`");
                     }
                     arguments.named.push((name.into(), parser.expression()?));
                 } else if !arguments.named.is_empty()
                     || arguments.items.is_some()
                     || arguments.entries.is_some()
                 {
-                    return parser.error("an argument without a name stands behind one with a name");
+                    return parser.error("a positional argument follows a named one");
                 } else {
                     arguments.positional.push(parser.expression()?);
                 }
@@ -259,7 +258,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A filter, behind its `|`.
+    /// Parses a filter after its `|`.
     pub(super) fn filter(&mut self) -> Parsed<Postfix> {
         let line = self.line();
         let name = self.dotted_name()?;
@@ -269,7 +268,7 @@ impl Parser<'_> {
         }
         let arguments =
             if matches!(self.peek(), Token::Op("(")) { self.arguments()? } else { Arguments::default() };
-        // These name another one, which must be there too.
+        // These filters take the name of another one, which must exist too.
         let named = match (name.as_str(), arguments.positional.as_slice()) {
             ("map", [Expr::Str(inner), ..]) if filters::named(inner).is_none() => {
                 Some((inner, filters::unknown(inner)))
@@ -288,7 +287,7 @@ impl Parser<'_> {
         Ok(Postfix::Filter(name.as_str().into(), filter, arguments))
     }
 
-    /// A test, behind its `is`.
+    /// Parses a test after its `is`.
     fn test(&mut self) -> Parsed<Postfix> {
         let negated = self.skip_name("not");
         let line = self.line();
@@ -310,7 +309,7 @@ impl Parser<'_> {
         Ok(Postfix::Test { test: predicates::named(&name), name: name.as_str().into(), arguments, negated })
     }
 
-    /// Look-ups and calls behind the argument of a test.
+    /// Parses lookups and calls after the argument of a test.
     fn lookups(&mut self, operand: Expr) -> Parsed<Expr> {
         self.postfixes(operand, false)
     }
@@ -398,7 +397,7 @@ impl Parser<'_> {
     }
 }
 
-/// A chain of one item is the item.
+/// Returns the only item of a chain, or the chain.
 fn one_or(mut items: Vec<Expr>, chain: impl FnOnce(Vec<Expr>) -> Expr) -> Expr {
     match items.pop() {
         Some(item) if items.is_empty() => item,

@@ -1,4 +1,4 @@
-//! The functions that every template may call.
+//! Global functions of templates.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::stateful;
 use super::value::{Range, Value};
 use crate::error::Quoted;
 
-/// A function by its name.
+/// Function with its name.
 #[derive(Debug)]
 pub(super) struct Function {
     name: &'static str,
@@ -31,13 +31,13 @@ pub(super) fn named(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
-/// Says that there is no such function.
+/// Returns the error message for an unknown function.
 pub(super) fn unknown(name: &str) -> String {
-    let why = if name == "lipsum" { ": a conversation has one prompt" } else { "" };
+    let why = if name == "lipsum" { ": rendering is deterministic" } else { "" };
     format!("there is no function {}{why}", Quoted(name))
 }
 
-/// The arguments of a call.
+/// Arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct Arguments<'t> {
     pub(super) positional: Vec<Value>,
@@ -45,7 +45,7 @@ pub(super) struct Arguments<'t> {
 }
 
 impl Arguments<'_> {
-    /// The arguments in the order of the parameters of `what`.
+    /// Assigns the arguments to the parameters of `what`.
     pub(super) fn bind<const N: usize>(
         self,
         what: &str,
@@ -68,7 +68,7 @@ impl Arguments<'_> {
         Ok(bound)
     }
 
-    /// The arguments of something that takes exactly these.
+    /// Assigns the arguments to the parameters of `what`, all of which are required.
     pub(super) fn exactly<const N: usize>(self, what: &str, parameters: [&str; N]) -> Result<[Value; N]> {
         let mut missing = None;
         let values = self.bind(what, parameters)?;
@@ -86,7 +86,7 @@ impl Arguments<'_> {
     }
 }
 
-/// The integer that an argument must be.
+/// Returns an argument that must be an integer.
 pub(super) fn integer(value: &Value, what: &str) -> Result<i64> {
     match value.as_int() {
         Some(i) => Ok(i),
@@ -94,7 +94,7 @@ pub(super) fn integer(value: &Value, what: &str) -> Result<i64> {
     }
 }
 
-/// The text that an argument must be.
+/// Returns an argument that must be a text.
 pub(super) fn text<'v>(value: &'v Value, what: &str) -> Result<&'v str> {
     match value.as_str() {
         Some(text) => Ok(text),
@@ -102,7 +102,7 @@ pub(super) fn text<'v>(value: &'v Value, what: &str) -> Result<&'v str> {
     }
 }
 
-/// The longest range; the sandbox that templates are written for has the same bound.
+/// Maximum length of a range; Jinja's sandbox has the same limit.
 const MAX_RANGE: i128 = 100_000;
 
 fn range<'t>(_: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value> {
@@ -121,12 +121,12 @@ fn range<'t>(_: &mut Interpreter<'t>, arguments: Arguments<'t>) -> Result<Value>
     let (distance, step_wide) = (i128::from(stop) - i128::from(start), i128::from(step));
     let len = (distance + step_wide - step_wide.signum()) / step_wide;
     match len.max(0) {
-        len if len > MAX_RANGE => fail(format!("a range of {len} is too long, {MAX_RANGE} is the most")),
+        len if len > MAX_RANGE => fail(format!("a range of {len} is too long, the maximum is {MAX_RANGE}")),
         len => Ok(Value::Range(Range { start, step, len: len as usize })),
     }
 }
 
-/// The entries of `dict(…)` and `namespace(…)`: those of a dictionary, then the named ones.
+/// Returns the entries of `dict(…)` and `namespace(…)`: those of a dictionary, then the named arguments.
 fn entries<'t>(
     interpreter: &Interpreter<'t>,
     arguments: Arguments<'t>,

@@ -1,4 +1,4 @@
-//! The chat template of a Hugging Face folder, which may stand in any of four places.
+//! Chat templates of a Hugging Face folder, which may be in any of four places.
 
 use leyden_tensor::{HfFile, HfFolder, Json};
 use serde_json::Value;
@@ -7,18 +7,18 @@ use super::ChatTemplate;
 use crate::error::{Error, ErrorKind};
 use crate::tokenizer::Tokenizer;
 
-/// The one that is taken where there are several, and the one where a conversation has tools.
+/// Name of the template that is used if there are several, and of the one for conversations with tools.
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 const KEY: &str = "chat_template";
 
 impl ChatTemplate {
-    /// The template of a Hugging Face folder with the texts of its special tokens; `None` if it has none. Of several with
-    /// names the one called `default` is taken, and the one called `tool_use` for conversations with tools.
+    /// Reads the template of a Hugging Face folder with the texts of its special tokens; `None` if it has none. Of
+    /// several named templates, `default` is used, and `tool_use` for conversations with tools.
     ///
     /// # Errors
-    /// As for [`named_in_hf`](Self::named_in_hf) and [`new`](Self::new), or there are templates with names but none is
-    /// called `default`.
+    /// As for [`named_in_hf`](Self::named_in_hf) and [`new`](Self::new), or there are named templates but none is
+    /// named `default`.
     pub fn from_hf(folder: &HfFolder, tokenizer: &dyn Tokenizer) -> Result<Option<Self>, Error> {
         let config = json(folder, HfFile::TokenizerConfig)?;
         let all = Self::named_in_hf(folder)?;
@@ -35,7 +35,7 @@ impl ChatTemplate {
                 let value = json.get(key)?;
                 value.as_str().or_else(|| value.get("content")?.as_str())
             });
-            // Files without names for them still have a tokenizer that knows them.
+            // If the configuration does not name them, the tokenizer still knows them.
             let bytes = || id.and_then(|id| tokenizer.token_bytes(id)).map(String::from_utf8_lossy);
             named.map(str::to_owned).or_else(|| bytes().map(Into::into)).unwrap_or_default()
         };
@@ -47,14 +47,14 @@ impl ChatTemplate {
         }))
     }
 
-    /// The sources of all templates of a Hugging Face folder, by name, the one called `default` first.
+    /// Returns the sources of all templates of a Hugging Face folder, by name, with `default` first.
     ///
-    /// Templates of `chat_template.jinja` (the default one) and `additional_chat_templates/NAME.jinja` count before those of
-    /// `chat_template.json`, and these before those of `tokenizer_config.json`: a file of its own stands for all
-    /// templates of the settings.
+    /// Templates of `chat_template.jinja` (the default one) and `additional_chat_templates/NAME.jinja` take
+    /// precedence over those of `chat_template.json`, and these over those of `tokenizer_config.json`: a separate
+    /// file replaces all templates of the configuration.
     ///
     /// # Errors
-    /// A file cannot be read or is not what it should be.
+    /// A file cannot be read or is malformed.
     pub fn named_in_hf(folder: &HfFolder) -> Result<Vec<NamedTemplate>, Error> {
         let path = |name: &str| folder.path().join(name).display().to_string();
         let metadata = |error| Error::new(HfFile::ChatTemplate.name(), None, ErrorKind::Metadata(error));
@@ -83,14 +83,14 @@ impl ChatTemplate {
     }
 }
 
-/// The source of one of a model's chat templates.
+/// Source of one of a model's chat templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTemplate {
-    /// Its name: `default`, `tool_use`, `rag` and the like.
+    /// Name: `default`, `tool_use`, `rag` and the like.
     pub name: String,
-    /// The template.
+    /// Source of the template.
     pub source: String,
-    /// The file that it stands in.
+    /// Path of its file.
     pub file: String,
 }
 
@@ -102,7 +102,7 @@ fn json(folder: &HfFolder, file: HfFile) -> Result<Option<Json>, Error> {
     folder.json(file).map_err(|error| Error::new(file.name(), None, ErrorKind::Metadata(error)))
 }
 
-/// The templates of a value that is one, or a list of such with names.
+/// Reads a value that is a template or a list of named templates.
 fn named_in(value: &Value, file: &str) -> Result<Vec<NamedTemplate>, Error> {
     let invalid = |why: &str| Error::new(file, KEY, ErrorKind::Invalid(why.into()));
     let named = |name: &str, source: &str| NamedTemplate {
@@ -113,8 +113,7 @@ fn named_in(value: &Value, file: &str) -> Result<Vec<NamedTemplate>, Error> {
     if let Some(source) = value.as_str() {
         return Ok(vec![named(DEFAULT, source)]);
     }
-    let list =
-        value.as_array().ok_or_else(|| invalid("want a string or an array of templates with names"))?;
+    let list = value.as_array().ok_or_else(|| invalid("want a string or an array of named templates"))?;
     let read = |template: &Value| {
         let text = |key| template.get(key).and_then(Value::as_str);
         match (text("name"), text("template")) {
@@ -127,6 +126,6 @@ fn named_in(value: &Value, file: &str) -> Result<Vec<NamedTemplate>, Error> {
 
 fn no_default(file: &str, all: &[NamedTemplate]) -> Error {
     let names: Vec<&str> = all.iter().map(|template| &*template.name).collect();
-    let why = format!("of the templates ({}) none is called {DEFAULT}", names.join(", "));
+    let why = format!("none of the templates ({}) is named {DEFAULT}", names.join(", "));
     Error::new(file, KEY, ErrorKind::Invalid(why))
 }

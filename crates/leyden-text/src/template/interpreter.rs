@@ -1,4 +1,4 @@
-//! Statements: output, control flow, variables and macros.
+//! Execution of statements: output, control flow, variables and macros.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::print::Writer;
 use super::scope::Frame;
 use super::value::{List, Loop, Maker, Value};
 
-/// What follows a statement.
+/// Control flow after a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -23,39 +23,39 @@ enum Flow {
     Continue,
 }
 
-/// A macro with what it saw where it was defined, other than the variables of the template itself.
+/// Macro with the variables captured at its definition, except the template's top-level variables.
 struct MacroValue<'t> {
     definition: &'t Macro,
     captured: Frame,
 }
 
-/// One rendering.
+/// State of one rendering.
 pub(super) struct Interpreter<'t> {
     template: &'t Template,
     pub(super) maker: Maker,
-    /// The variables that the template was given, by name.
+    /// Variables given to the template, by name id.
     context: Vec<Option<Value>>,
-    /// The variables that the template sets outside of any loop or macro, by name.
+    /// Variables that the template sets outside of loops and macros, by name id.
     top: Vec<Option<Value>>,
     frames: Vec<Frame>,
-    /// The first frame that is visible: those before it belong to the callers of a macro.
+    /// Index of the first visible frame: the frames before it belong to the callers of a macro.
     first_visible: usize,
     pub(super) namespaces: Vec<Vec<(Rc<str>, Value)>>,
     macros: Vec<MacroValue<'t>>,
-    /// Loops that may call themselves, with what they saw where they stand.
+    /// Recursive loops, with the variables captured at each.
     recursions: Vec<(&'t For, Frame)>,
-    /// The last arguments of each `loop.changed`.
+    /// Last arguments of each `loop.changed`.
     pub(super) remembered: Vec<Rc<List>>,
-    /// The id of the name `loop`.
+    /// Id of the name `loop`.
     loop_name: Option<NameId>,
     output: Output,
-    /// The line of the statement at hand, for errors.
+    /// Line of the current statement, for errors.
     pub(super) line: usize,
-    /// The time that `strftime_now` tells.
+    /// Time that `strftime_now` returns.
     pub(super) now: SystemTime,
 }
 
-/// Text that is being printed, entered in the account.
+/// Text that is being printed, counted in the budget.
 struct Output {
     text: Mixed,
     budget: Rc<Budget>,
@@ -114,14 +114,14 @@ impl<'t> Interpreter<'t> {
         &self.maker.0
     }
 
-    /// Gives the template a variable. One that it never names is not kept.
+    /// Defines a variable of the template. A variable that the template never mentions is dropped.
     pub(super) fn define(&mut self, name: &str, value: Value) {
         if let Some(id) = self.template.names.iter().position(|known| **known == *name) {
             self.context[id] = Some(value);
         }
     }
 
-    /// Runs the template and returns what it printed.
+    /// Runs the template and returns its output.
     pub(super) fn run(&mut self) -> Result<Mixed> {
         self.body(&self.template.body)?;
         Ok(self.output.take())
@@ -140,7 +140,7 @@ impl<'t> Interpreter<'t> {
         Ok(Flow::Next)
     }
 
-    /// A body with variables of its own.
+    /// Runs a body in a new scope.
     fn scoped_body(&mut self, body: &'t Body) -> Result<Flow> {
         self.push_frame();
         let flow = self.body(body)?;
@@ -148,7 +148,7 @@ impl<'t> Interpreter<'t> {
         Ok(flow)
     }
 
-    /// What a body prints, as a string. The way out of its `break` is lost with its output.
+    /// Returns the output of a body as a string. A `break` or `continue` in it has no effect outside.
     fn captured(&mut self, body: &'t Body) -> Result<Value> {
         let inner = Output { text: Mixed::default(), budget: Rc::clone(&self.maker.0) };
         let outer = std::mem::replace(&mut self.output, inner);
@@ -245,7 +245,7 @@ impl<'t> Interpreter<'t> {
         self.output.push(Part::new(&writer.text.text, &writer.text.content))
     }
 
-    /// Notes a loop that may call itself.
+    /// Registers a recursive loop.
     fn recursion(&mut self, block: &'t For) -> Result<usize> {
         let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.maker.0)?;
         self.maker.0.make(size_of::<(&For, Frame)>())?;
@@ -253,7 +253,7 @@ impl<'t> Interpreter<'t> {
         Ok(self.recursions.len() - 1)
     }
 
-    /// Calls a loop for the items within an item. Returns what it prints.
+    /// Calls a recursive loop for nested items. Returns its output.
     pub(super) fn call_loop(&mut self, state: &Loop, arguments: Arguments<'t>) -> Result<Value> {
         let [items] = arguments.exactly("loop", ["iterable"])?;
         let Some((block, captured)) = state.recursion.and_then(|at| self.recursions.get(at)) else {
@@ -317,7 +317,7 @@ impl<'t> Interpreter<'t> {
         Ok(())
     }
 
-    /// The items of anything that can be looped over.
+    /// Returns the items of an iterable.
     pub(super) fn items(&self, value: &Value) -> Result<Rc<List>> {
         let items: Vec<Value> = match value {
             Value::List(list) | Value::Tuple(list) => return Ok(Rc::clone(list)),
@@ -334,7 +334,7 @@ impl<'t> Interpreter<'t> {
         self.maker.rc_list(items)
     }
 
-    /// Calls something that gets a body as `caller`.
+    /// Calls a callee that gets a body as `caller`.
     fn call_block(&mut self, block: &'t CallBlock) -> Result<Value> {
         let callee = self.eval(&block.callee)?;
         let mut arguments = self.arguments(&block.arguments)?;
@@ -348,10 +348,10 @@ impl<'t> Interpreter<'t> {
         self.set(definition.name, value)
     }
 
-    /// A macro with what it sees here.
+    /// Creates a macro that captures the current variables.
     fn macro_value(&mut self, definition: &'t Macro) -> Result<Value> {
         let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.maker.0)?;
-        // Macros live until the end of the rendering.
+        // Macros are freed only at the end of the rendering.
         self.maker.0.make(size_of::<MacroValue<'_>>())?;
         self.macros.push(MacroValue { definition, captured });
         Ok(Value::Macro(self.macros.len() - 1))
@@ -452,12 +452,12 @@ impl<'t> Interpreter<'t> {
         Ok(result)
     }
 
-    /// The name of a variable.
+    /// Returns the name of a variable.
     pub(super) fn name(&self, id: NameId) -> &str {
         self.template.names.get(id as usize).map_or("", |name| name)
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub(super) fn variable(&self, id: NameId) -> Result<Value> {
         for frame in self.frames[self.first_visible..].iter().rev() {
             if let Some(value) = frame.get(id)? {
@@ -513,7 +513,7 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// Sets an attribute of a namespace. Namespaces live until the end of the rendering.
+    /// Sets an attribute of a namespace. Namespaces are freed only at the end of the rendering.
     pub(super) fn set_attribute(&mut self, namespace: usize, name: &str, value: Value) -> Result<()> {
         let Some(attributes) = self.namespaces.get_mut(namespace) else { return Ok(()) };
         let searched = attributes.len() / 8;
@@ -527,7 +527,7 @@ impl<'t> Interpreter<'t> {
         self.budget().steps(searched)
     }
 
-    /// Evaluates nested expressions one level deeper.
+    /// Evaluates an expression one nesting level deeper.
     pub(super) fn eval(&mut self, expr: &'t Expr) -> Result<Value> {
         self.budget().enter()?;
         let value = self.expression(expr)?;

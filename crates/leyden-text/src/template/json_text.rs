@@ -1,4 +1,4 @@
-//! JSON in a text, such as the arguments of a call: read as Python's `json.loads` does, with integers of any length.
+//! JSON texts, such as the arguments of a call, parsed as Python's `json.loads` does, with integers of any length.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,23 @@ use foldhash::{HashMap, HashMapExt};
 use super::budget::Result;
 use super::value::{Maker, Value};
 
-/// The deepest nesting; templates are given at most 200 levels in all.
+/// Maximum nesting depth; values of templates may nest 200 levels in all.
 const MAX_DEPTH: usize = 64;
-/// The most values, so that their memory stays in proportion to a request's.
+/// Maximum number of values, so that memory stays in proportion to the request.
 const MAX_VALUES: usize = 200_000;
-/// The most digits of an integer, as Python has it: printing is quadratic there.
+/// Maximum number of digits of an integer, as in Python: its conversion to text is quadratic there.
 const MAX_DIGITS: usize = 4300;
 
-/// Why a text is not JSON, and at which byte.
+/// Error of a text that is not JSON, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonTextError {
-    /// Where in the text, in bytes from its beginning.
+    /// Byte offset in the text.
     pub at: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: &'static str,
 }
 
-/// Either what is wrong with the text, or why no more can be made.
+/// Error of the text, or of the budget.
 pub(super) enum Stop {
     Text(JsonTextError),
     Budget(super::budget::Failure),
@@ -35,18 +35,18 @@ impl From<super::budget::Failure> for Stop {
     }
 }
 
-/// Reads a text into values.
+/// Parses a text to values.
 pub(super) fn read(text: &str, maker: &Maker) -> std::result::Result<Value, Stop> {
     let mut reader = Reader { text, at: 0, values: MAX_VALUES, maker };
     let value = reader.value(MAX_DEPTH)?;
     reader.skip_space();
-    if reader.at < text.len() { Err(reader.wrong("nothing more was wanted")) } else { Ok(value) }
+    if reader.at < text.len() { Err(reader.wrong("trailing characters")) } else { Ok(value) }
 }
 
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// How many may still come.
+    /// Number of values that may still follow.
     values: usize,
     maker: &'a Maker,
 }
@@ -68,7 +68,7 @@ impl Reader<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Goes behind a byte if it is the next.
+    /// Skips a byte if it is the next.
     fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
@@ -78,8 +78,8 @@ impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Read<Value> {
         self.values = self.values.checked_sub(1).ok_or_else(|| self.wrong("too many values"))?;
         match self.peek() {
-            None => Err(self.wrong("the text ends where a value was wanted")),
-            Some(b'{' | b'[') if depth == 0 => Err(self.wrong("nests too deep")),
+            None => Err(self.wrong("the text ends where a value is expected")),
+            Some(b'{' | b'[') if depth == 0 => Err(self.wrong("nesting is too deep")),
             Some(b'{') => self.object(depth - 1),
             Some(b'[') => self.array(depth - 1),
             Some(b'"') => {
@@ -96,7 +96,7 @@ impl Reader<'_> {
                     ("Infinity", Value::Float(f64::INFINITY)),
                 ];
                 let found = words.into_iter().find(|(word, _)| self.text[self.at..].starts_with(word));
-                let (word, value) = found.ok_or_else(|| self.wrong("no value begins like this"))?;
+                let (word, value) = found.ok_or_else(|| self.wrong("expected a value"))?;
                 self.at += word.len();
                 Ok(value)
             }
@@ -113,14 +113,14 @@ impl Reader<'_> {
                     break;
                 }
                 if !self.take(b',') {
-                    return Err(self.wrong("`,` or `]` was wanted"));
+                    return Err(self.wrong("expected `,` or `]`"));
                 }
             }
         }
         Ok(self.maker.list(items)?)
     }
 
-    /// Of equal keys the last one's value counts, at the place of the first.
+    /// Parses an object. Of equal keys the last value is used, at the position of the first.
     fn object(&mut self, depth: usize) -> Read<Value> {
         self.at += 1;
         let mut entries: Vec<(Value, Value)> = Vec::new();
@@ -128,11 +128,11 @@ impl Reader<'_> {
         if !self.take(b'}') {
             loop {
                 if self.peek() != Some(b'"') {
-                    return Err(self.wrong("a key in quotation marks was wanted"));
+                    return Err(self.wrong("expected a key in quotation marks"));
                 }
                 let key = self.string()?.into_owned();
                 if !self.take(b':') {
-                    return Err(self.wrong("`:` was wanted"));
+                    return Err(self.wrong("expected `:`"));
                 }
                 let value = self.value(depth)?;
                 match places.get(&key) {
@@ -146,14 +146,14 @@ impl Reader<'_> {
                     break;
                 }
                 if !self.take(b',') {
-                    return Err(self.wrong("`,` or `}` was wanted"));
+                    return Err(self.wrong("expected `,` or `}`"));
                 }
             }
         }
         Ok(self.maker.dict(entries)?)
     }
 
-    /// A string, whose quotation mark is next.
+    /// Parses a string, whose opening quotation mark is next.
     fn string(&mut self) -> Read<Cow<'static, str>> {
         let rest = &self.text[self.at..];
         let mut escaped = false;
@@ -162,9 +162,9 @@ impl Reader<'_> {
             escaped = b == b'\\' && !escaped;
             ends
         });
-        let end = end.ok_or_else(|| self.wrong("a string without an end"))? + 2;
+        let end = end.ok_or_else(|| self.wrong("a string is not closed"))? + 2;
         let Ok(text) = serde_json::from_str::<String>(&rest[..end]) else {
-            return Err(self.wrong("a string with a control character or an escape that is none"));
+            return Err(self.wrong("a string has a control character or an invalid escape"));
         };
         self.at += end;
         Ok(Cow::Owned(text))
@@ -181,7 +181,7 @@ impl Reader<'_> {
         let mut end = part(first);
         let leading_zero = rest[first..].starts_with('0') && end > first + 1;
         if end == first || leading_zero {
-            return Err(self.wrong("a number that is none"));
+            return Err(self.wrong("invalid number"));
         }
         let digits = end - first;
         let mut is_float = false;
@@ -209,10 +209,11 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a text can be read as the arguments of a call.
+/// Checks that a text can be parsed as the arguments of a call.
 ///
 /// # Errors
-/// It is not JSON, nests deeper than 64 levels, has more than 200,000 values or an integer of more than 4300 digits.
+/// The text is not JSON, nests deeper than 64 levels, has more than 200,000 values or an integer of more than 4300
+/// digits.
 pub fn check_json_text(text: &str) -> std::result::Result<(), JsonTextError> {
     let maker = Maker(std::rc::Rc::new(super::budget::Budget::new()));
     match read(text, &maker) {
@@ -222,7 +223,7 @@ pub fn check_json_text(text: &str) -> std::result::Result<(), JsonTextError> {
     }
 }
 
-/// The value of a text with JSON, or the text itself if it is none.
+/// Returns the value of a JSON text, or the text itself if it is not JSON.
 pub(super) fn value_or_text(text: &str, maker: &Maker) -> Result<Value> {
     match read(text, maker) {
         Ok(value) => Ok(value),

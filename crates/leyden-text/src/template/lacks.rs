@@ -1,5 +1,5 @@
-//! Filters, tests and functions that a source needs and that are not there: known when it is parsed, not when a
-//! conversation gets there.
+//! Unknown filters, tests and functions that a source uses, detected when it is parsed instead of when a
+//! conversation reaches them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +10,16 @@ use super::lexer::{Located, Token};
 /// Names in a source.
 #[derive(Default)]
 pub(super) struct Lacks<'s> {
-    /// Texts of which the source asks whether they are filters or tests. It may name these where they are not.
+    /// Names that the source tests for being a filter or test. It may use these even if they are unknown.
     pub(super) asked: HashSet<Box<str>>,
-    /// Names that the source sets itself.
+    /// Names that the source assigns.
     pub(super) assigned: HashSet<&'s str>,
-    /// Names of variables, with the line of the first and whether all are called.
+    /// Names of variables, with the line of the first use and whether all uses are calls.
     pub(super) mentions: HashMap<&'s str, (usize, bool)>,
 }
 
 impl<'s> Lacks<'s> {
-    /// Reads the names that a source asks about.
+    /// Collects the names that a source tests for.
     pub(super) fn of(tokens: &[Located<'s>]) -> Lacks<'s> {
         let mut asked = HashSet::new();
         for three in tokens.windows(4) {
@@ -36,11 +36,11 @@ impl<'s> Lacks<'s> {
         Lacks { asked, ..Lacks::default() }
     }
 
-    /// Checks that what is called can be there. No variable that a template is given can be called; so a name that the
-    /// source does not set is a function, unless the source looks at it otherwise, as to ask whether it is defined.
+    /// Checks that all called functions exist. None of the variables given to a template is callable; so a name
+    /// that the source only calls and never assigns must be a function.
     ///
     /// # Errors
-    /// There is no such function.
+    /// A function does not exist.
     pub(super) fn check(&self) -> Result<(), SyntaxError> {
         let given = ["loop", "caller", "varargs", "kwargs", "self", "super"];
         let missing = self.mentions.iter().filter(|(name, (_, called))| {

@@ -1,12 +1,12 @@
-//! Cuts the source of a template into tokens, with the white-space rules of the settings that chat
-//! templates are written for: `trim_blocks` (the line break behind a block or comment goes) and
-//! `lstrip_blocks` (spaces before one at the beginning of a line go).
+//! Splits the source of a template into tokens, with the white-space settings of chat templates: `trim_blocks`
+//! (removes the line break after a block or comment) and `lstrip_blocks` (removes spaces before one at the
+//! beginning of a line).
 
 use super::ast::SyntaxError;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'s> {
-    /// Text that is printed as it is.
+    /// Literal text.
     Data(&'s str),
     /// `{{` or `{%`.
     Open(Tag),
@@ -16,7 +16,7 @@ pub(super) enum Token<'s> {
     Str(String),
     Int(i64),
     Float(f64),
-    /// An operator or bracket.
+    /// Operator or bracket.
     Op(&'static str),
     End,
 }
@@ -27,14 +27,14 @@ pub(super) enum Tag {
     Block,
 }
 
-/// A token and the line that it begins in.
+/// Token with the line in which it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Located<'s> {
     pub(super) token: Token<'s>,
     pub(super) line: usize,
 }
 
-/// Longest first, so that the first that fits is the right one.
+/// Operators, longest first, so that the first match is the right one.
 const OPS: [&str; 26] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",
     "=", ".", ":", "|", ",", ";",
@@ -47,7 +47,7 @@ pub(super) struct Lexer<'s> {
     tokens: Vec<Located<'s>>,
 }
 
-/// The tokens of `source`, which has `\n` as its only line break.
+/// Returns the tokens of `source`, whose only line break is `\n`.
 pub(super) fn tokens(source: &str) -> Result<Vec<Located<'_>>, SyntaxError> {
     let mut lexer = Lexer { source, at: 0, line: 1, tokens: Vec::new() };
     while lexer.at < source.len() {
@@ -70,7 +70,7 @@ impl<'s> Lexer<'s> {
         Err(SyntaxError { line: self.line, message: message.into() })
     }
 
-    /// Moves on by `n` bytes and counts the lines.
+    /// Advances by `n` bytes and counts the lines.
     fn advance(&mut self, n: usize) -> &'s str {
         let passed = &self.source[self.at..self.at + n];
         self.at += n;
@@ -118,8 +118,7 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
-    /// Pushes the data of `len` bytes before a tag and moves to `next`, behind the tag's opening and its
-    /// sign.
+    /// Pushes the data of `len` bytes before a tag and advances to `next`, after the tag's opening and its sign.
     fn data(&mut self, len: usize, is_block: bool, next: usize) {
         let rest = self.rest();
         let line = self.line;
@@ -147,8 +146,8 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// After a closing: drops the white space that it asks for by the sign at the end of `body`, or the
-    /// line break behind a block or comment.
+    /// Skips white space after a closing delimiter: all of it if `body` ends with `-`, otherwise the line break
+    /// after a block or comment.
     fn after_close(&mut self, body: &str, is_block: bool) {
         match body.as_bytes().last() {
             Some(b'-') => self.skip_white_space(),
@@ -160,7 +159,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// `{% raw %}` up to its `{% endraw %}`; behind the opening `{%` and its sign.
+    /// Reads `{% raw %}` up to its `{% endraw %}`, starting after the opening `{%` and its sign.
     fn raw(&mut self) -> Result<(), SyntaxError> {
         let Some(open) = is_block(self.rest(), "raw") else { return Ok(()) };
         let opening = self.advance(open);
@@ -180,7 +179,7 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
-    /// The tokens of a tag up to its end.
+    /// Reads the tokens of a tag up to its end.
     fn expression_tokens(&mut self, close: &str, tag: Tag) -> Result<(), SyntaxError> {
         let mut brackets = Vec::new();
         loop {
@@ -243,7 +242,7 @@ impl<'s> Lexer<'s> {
             let number = i64::from_str_radix(&text[2..], base);
             return number.map(Token::Int).or_else(|_| self.error(format!("bad number {text}")));
         }
-        // `x.0.1` is two look-ups, not one by 0.1.
+        // `x.0.1` is two lookups and not one lookup of 0.1.
         let may_be_float = !self.source[..self.at].ends_with('.');
         let digits = |text: &str| text.find(|c: char| c != '_' && !c.is_ascii_digit()).unwrap_or(text.len());
         let mut len = digits(rest);
@@ -322,8 +321,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// If `text`, behind `{%` and its sign, is the block `name` without anything else: the length up to its
-/// end.
+/// Returns the length up to its end if `text`, after `{%` and its sign, is the block `name` without arguments.
 fn is_block(text: &str, name: &str) -> Option<usize> {
     let inner = text.trim_start().strip_prefix(name)?.trim_start();
     let inner = inner.strip_prefix(['-', '+']).filter(|after| after.starts_with("%}")).unwrap_or(inner);

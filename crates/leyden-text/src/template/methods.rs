@@ -1,4 +1,4 @@
-//! The methods of strings, dictionaries, lists and loops.
+//! Methods of strings, dictionaries, lists and loops.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::mixed::{Mixed, Part};
 use super::strings::{self, Ends};
 use super::value::{Dict, Value};
 
-/// A method by its name.
+/// Method with its name.
 #[derive(Debug)]
 pub(super) struct Method {
     name: &'static str,
@@ -97,12 +97,12 @@ static LOOP_METHODS: &[Method] =
 
 static NUMBER_METHODS: &[Method] = &[Method { name: "is_integer", call: is_integer }];
 
-/// The methods that change a dictionary or list, which the sandbox does not let through.
+/// Mutating methods of dictionaries and lists, which the sandbox forbids.
 const FORBIDDEN_OF_DICT: [&str; 6] = ["pop", "clear", "update", "setdefault", "popitem", "fromkeys"];
 const FORBIDDEN_OF_LIST: [&str; 8] =
     ["append", "extend", "insert", "pop", "remove", "reverse", "sort", "clear"];
 
-/// The method of a value.
+/// Returns the method of a value.
 pub(super) fn named(value: &Value, name: &str) -> Option<&'static Method> {
     let methods = match value {
         Value::Str(_) => STRING_METHODS,
@@ -116,7 +116,7 @@ pub(super) fn named(value: &Value, name: &str) -> Option<&'static Method> {
     methods.iter().find(|method| method.name == name)
 }
 
-/// Whether the value has a method of that name that must not be called.
+/// Returns whether the value has a method of that name that must not be called.
 pub(super) fn is_forbidden(value: &Value, name: &str) -> bool {
     match value {
         Value::Dict(_) => FORBIDDEN_OF_DICT.contains(&name),
@@ -125,7 +125,7 @@ pub(super) fn is_forbidden(value: &Value, name: &str) -> bool {
     }
 }
 
-/// The text that a method is called on, counted as looked at.
+/// Returns the text on which a method is called, and counts the steps of reading it.
 fn receiver<'v>(interpreter: &Interpreter<'_>, value: &'v Value) -> Result<&'v str> {
     let text = value.as_str().unwrap_or_default();
     interpreter.budget().scan(text.len())?;
@@ -205,7 +205,7 @@ fn partition<'t>(
         None if from_right => (0, 0),
         None => (all.len(), all.len()),
     };
-    // The separator is that of the text, so that the parts make it up again.
+    // The separator is taken from the text, so that the parts join to the text again.
     let parts =
         [0..at, at..end, end..all.len()].map(|range| interpreter.maker.part(value.as_part().range(range)));
     interpreter.maker.tuple(parts.into_iter().collect::<Result<_>>()?)
@@ -256,7 +256,7 @@ fn map<'t>(
 ) -> Result<Value> {
     let [] = arguments.exactly("this method", [])?;
     let all = receiver(interpreter, value)?;
-    // A character can become three.
+    // The change of case can make three characters of one.
     interpreter.budget().can_make(all.len().saturating_mul(3))?;
     interpreter.maker.text(Mixed::made_of(change(all), value.as_part()))
 }
@@ -270,7 +270,7 @@ fn replace<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argu
 }
 
 impl Interpreter<'_> {
-    /// The text with the first `count` occurrences of `old` replaced, all of them if it is negative.
+    /// Replaces the first `count` occurrences of `old`, or all if `count` is negative.
     pub(super) fn replace(&self, value: &Value, old: &str, new: Part<'_>, count: i64) -> Result<Value> {
         let all = receiver(self, value)?;
         let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -288,7 +288,7 @@ impl Interpreter<'_> {
         self.maker.text(replaced)
     }
 
-    /// A list of parts of a text.
+    /// Returns a list of parts of a text.
     fn parts(&self, whole: Part<'_>, parts: Vec<&str>) -> Result<Value> {
         self.maker.list(parts.into_iter().map(|part| self.maker.part(whole.of(part))).collect::<Result<_>>()?)
     }
@@ -303,7 +303,7 @@ fn join<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argumen
     interpreter.join(items.items(), value.as_part())
 }
 
-/// The place of a text in another one, in characters, or -1.
+/// Returns the position of a text within the receiver, in characters, or -1.
 fn find<'t>(
     interpreter: &Interpreter<'t>,
     value: &Value,
@@ -419,7 +419,7 @@ fn format<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argum
     }
 }
 
-/// Blanks instead of tabulators, up to the next column that counts.
+/// Replaces tabs by spaces up to the next tab stop.
 fn expand_tabs<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -480,7 +480,7 @@ fn items<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argume
 }
 
 impl Interpreter<'_> {
-    /// The entries of a dictionary as a list of pairs.
+    /// Returns the entries of a dictionary as a list of pairs.
     pub(super) fn entries(&self, value: &Value) -> Result<Value> {
         let pair = |(key, value): &(Value, Value)| self.maker.tuple(vec![key.clone(), value.clone()]);
         self.maker.list(dict(value)?.entries().iter().map(pair).collect::<Result<_>>()?)
@@ -497,7 +497,7 @@ fn column<'t>(
     interpreter.maker.list(dict(value)?.entries().iter().map(of).collect())
 }
 
-/// A copy of what cannot change is the same.
+/// Returns the receiver: values are immutable.
 fn copy<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [] = arguments.exactly("copy", [])?;
     Ok(value.clone())
@@ -526,15 +526,15 @@ fn count_items<'t>(
     Ok(Value::Int(count))
 }
 
-/// Returns whether values differ from those of the turn before.
+/// Returns whether the values differ from those of the previous iteration.
 fn changed<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
-    let Value::Loop(state) = value else { return fail("only a loop has turns") };
+    let Value::Loop(state) = value else { return fail("only a loop has iterations") };
     if !arguments.named.is_empty() {
-        return fail("changed needs values without names");
+        return fail("changed takes no named arguments");
     }
     let values = interpreter.maker.rc_list(arguments.positional)?;
     let Some(at) = state.changed.get() else {
-        // What a loop remembers is kept apart from it, so that nothing can hold itself.
+        // The remembered values are stored outside the loop object, so that no value can contain itself.
         interpreter.budget().make(size_of_val(&values))?;
         state.changed.set(Some(interpreter.remembered.len()));
         interpreter.remembered.push(values);
@@ -546,12 +546,12 @@ fn changed<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argu
     Ok(Value::Bool(!same))
 }
 
-/// The argument whose turn it is in a loop.
+/// Returns the argument for the current iteration of a loop.
 fn cycle<'t>(_: &mut Interpreter<'t>, value: &Value, mut arguments: Arguments<'t>) -> Result<Value> {
-    let Value::Loop(state) = value else { return fail("only a loop has turns") };
+    let Value::Loop(state) = value else { return fail("only a loop has iterations") };
     let turn = state.index.get().checked_rem(arguments.positional.len());
     match turn {
         Some(turn) if arguments.named.is_empty() => Ok(arguments.positional.swap_remove(turn)),
-        _ => fail("cycle needs values without names"),
+        _ => fail("cycle needs values and takes no named arguments"),
     }
 }

@@ -1,21 +1,21 @@
-//! [`Mixed`]: a text that knows which of its bytes are content.
+//! [`Mixed`]: text that records which of its bytes are content.
 //!
-//! What a template says itself and what messages, tools and variables bring are told apart byte by byte, through every
-//! operation, so that only the template can write the marks of a model's format. An operation that cannot tell makes
-//! its whole result content as soon as one byte of what it was given is.
+//! Text of the template and text from messages, tools and variables are told apart byte by byte, through every
+//! operation, so that only the template can write the special tokens of a model's format. If an operation cannot
+//! map bytes, its whole result is content as soon as one byte of its input is.
 
 use std::ops::Range;
 
-/// A text that is being put together.
+/// Text under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mixed {
     pub(super) text: String,
-    /// The bytes that are content: ranges in ascending order, none empty, none next to another.
+    /// Byte ranges of the content, ascending, non-empty and non-adjacent.
     pub(super) content: Vec<Range<usize>>,
 }
 
 impl Mixed {
-    /// Appends what the template says itself.
+    /// Appends text of the template.
     pub(super) fn push_own(&mut self, text: &str) {
         self.text.push_str(text);
     }
@@ -31,7 +31,7 @@ impl Mixed {
         }
     }
 
-    /// Appends a part of another text, or what was made of it.
+    /// Appends text that is content if `is_content` is true.
     pub(super) fn push_as(&mut self, text: &str, is_content: bool) {
         if is_content { self.push_content(text) } else { self.push_own(text) }
     }
@@ -41,30 +41,30 @@ impl Mixed {
         part.runs().for_each(|(run, is_content)| self.push_as(run, is_content));
     }
 
-    /// A text made of `from` by something that does not keep its bytes.
+    /// Creates a text made from `from` by an operation that does not preserve bytes.
     pub(super) fn made_of(text: String, from: Part<'_>) -> Self {
         let all = (from.has_content() && !text.is_empty()).then_some(0..text.len());
         Mixed { text, content: all.into_iter().collect() }
     }
 }
 
-/// A part of a text, with what is content in it.
+/// Part of a text, with the content ranges in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     whole: &'a str,
-    /// Of the whole text.
+    /// Content ranges of the whole text.
     content: &'a [Range<usize>],
     start: usize,
     end: usize,
 }
 
 impl<'a> Part<'a> {
-    /// A whole text.
+    /// Creates a part that is a whole text.
     pub(super) fn new(whole: &'a str, content: &'a [Range<usize>]) -> Self {
         Part { whole, content, start: 0, end: whole.len() }
     }
 
-    /// A text that the template says itself.
+    /// Creates a part that is a text of the template.
     pub(super) fn own(text: &'a str) -> Self {
         Part::new(text, &[])
     }
@@ -73,25 +73,25 @@ impl<'a> Part<'a> {
         &self.whole[self.start..self.end]
     }
 
-    /// The bytes of this part in `range`, which counts from its beginning.
+    /// Returns the bytes of this part in `range`, relative to its beginning.
     pub(super) fn range(self, range: Range<usize>) -> Part<'a> {
         let place = |at: usize| self.start.saturating_add(at).min(self.end);
         Part { start: place(range.start), end: place(range.end.max(range.start)), ..self }
     }
 
-    /// The part of this text that `inner` is, a slice of it.
+    /// Returns the part that `inner`, a slice of this text, covers.
     pub(super) fn of(self, inner: &str) -> Part<'a> {
         let at = (inner.as_ptr() as usize).wrapping_sub(self.as_str().as_ptr() as usize);
         if inner.is_empty() { self.range(0..0) } else { self.range(at..at.saturating_add(inner.len())) }
     }
 
-    /// Whether any byte is content.
+    /// Returns whether any byte is content.
     pub(super) fn has_content(self) -> bool {
         let next = self.content.partition_point(|range| range.end <= self.start);
         self.content.get(next).is_some_and(|range| range.start < self.end)
     }
 
-    /// The stretches that are content and those that are not, in turn.
+    /// Returns the maximal runs of text, each with whether it is content.
     pub(super) fn runs(self) -> impl Iterator<Item = (&'a str, bool)> {
         let next = self.content.partition_point(|range| range.end <= self.start);
         let mut ranges =

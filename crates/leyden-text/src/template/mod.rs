@@ -1,19 +1,19 @@
-//! Chat templates: from messages to the prompt that a model was trained on.
+//! Chat templates: rendering of messages to the prompt format that a model was trained on.
 //!
-//! The language is Jinja as Hugging Face's transformers runs it: block trimming, loop controls, the sandbox
-//! in which nothing that a template is given can change, `raise_exception`, `strftime_now`, and a `tojson`
-//! without HTML escapes. A tag, filter or function that no chat template needs is an error that names it.
+//! The language is Jinja as Hugging Face's transformers configures it: block trimming, loop controls, the immutable
+//! sandbox, `raise_exception`, `strftime_now`, and a `tojson` without HTML escapes. An unsupported tag, filter or
+//! function is an error that names it.
 //!
-//! # Why an engine of its own
+//! # Reasons for an own engine
 //!
-//! A template comes with a model file from anywhere, so it must not be able to stop the process or take
-//! its memory. Measured with minijinja 3.0.5: a template of 100 bytes that doubles a string thirty times
-//! used 2.6 GB within a fuel of 2,000, and `{{ a.b.b.b… }}` of 400 kB overflowed the stack, which aborts. No
-//! setting of it bounds either. Here every step, byte and level is counted (`budget`), and the tree of a
-//! template is as deep as its brackets, which are bounded (`ast`).
+//! A template comes with an untrusted model file, so it must not be able to stop the process or exhaust its memory.
+//! Measured with minijinja 3.0.5: a template of 100 bytes that doubles a string thirty times used 2.6 GB within a
+//! fuel of 2,000, and `{{ a.b.b.b… }}` of 400 kB overflowed the stack, which aborts. No setting of it limits
+//! either. Here every step, byte and level is counted (`budget`), and the tree of a template is as deep as its
+//! brackets, which are limited (`ast`).
 //!
-//! Strings also know which of their bytes came from messages and which from the template (`mixed`), through every
-//! filter and method, so that `<|im_end|>` in a message stays text. Values of minijinja have no place for that.
+//! Strings also record which of their bytes came from messages and which from the template (`mixed`), through every
+//! filter and method, so that `<|im_end|>` in a message stays text. Minijinja's values cannot record this.
 
 mod ast;
 mod budget;
@@ -64,53 +64,53 @@ use crate::tokenizer::Tokenizer;
 const KEY: &str = "tokenizer.chat_template";
 const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
 
-/// The longest source, in bytes: fifteen times the longest that is known.
+/// Maximum length of a source in bytes: fifteen times the longest known one.
 const MAX_SOURCE_BYTES: usize = 256 << 10;
 
-/// The stack for parsing and rendering; what they may nest is bounded so that this suffices without optimisation.
+/// Stack size for parsing and rendering; their nesting is limited so that it suffices in unoptimized builds.
 const STACK_BYTES: usize = 32 << 20;
 
 /// One message of a conversation.
 ///
-/// Beside role and content it may have whatever a template knows, such as `tool_calls` or `name`.
+/// Besides role and content it may have any field that a template reads, such as `tool_calls` or `name`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    /// Role: `system`, `user`, `assistant`, `tool`.
     pub role: String,
-    /// What is said.
+    /// Text of the message.
     #[serde(default)]
     pub content: String,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Json>,
 }
 
 impl Message {
-    /// A message of text.
+    /// Creates a message of text.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Message { role: role.into(), content: content.into(), extra: Map::new() }
     }
 }
 
-/// What a template is given beside the messages.
+/// Variables and settings of a rendering besides the messages.
 #[derive(Clone, Debug, Default)]
 pub struct RenderOptions {
-    /// Whether the prompt ends with the beginning of an answer.
+    /// True if the prompt ends with the beginning of an answer.
     pub add_generation_prompt: bool,
-    /// The tools that the model may call, as a JSON array of their descriptions.
+    /// Callable tools, as a JSON array of their descriptions.
     pub tools: Option<Json>,
-    /// Further variables, which go before all others of the same name.
+    /// Further variables, which take precedence over others of the same name.
     pub extra: Map<String, Json>,
-    /// The time that the template is told, in UTC; the present if `None`.
+    /// Time that the template can query, in UTC; the current time if `None`.
     pub now: Option<SystemTime>,
-    /// Whether arguments of calls that are texts with JSON become what they say, as most templates want them.
+    /// True if call arguments that are JSON texts are parsed, as most templates expect.
     pub read_arguments: bool,
-    /// Whether the prompt ends with the last message's text, for the model to go on with. Excludes
+    /// True if the prompt ends with the last message's text, for the model to continue. Excludes
     /// [`add_generation_prompt`](Self::add_generation_prompt).
     pub continue_final_message: bool,
 }
 
-/// The chat template of a model.
+/// Chat template of a model.
 ///
 /// ```
 /// use leyden_text::{ChatTemplate, Message, RenderOptions};
@@ -127,26 +127,26 @@ pub struct RenderOptions {
 #[derive(Debug)]
 pub struct ChatTemplate {
     default: Parsed,
-    /// The template for conversations with tools, if that is another one.
+    /// Template for conversations with tools, if a separate one exists.
     tool_use: Option<Parsed>,
     bos: String,
     eos: String,
     file: Box<str>,
 }
 
-/// A template and its source.
+/// Template with its source.
 #[derive(Debug)]
 struct Parsed {
     source: Box<str>,
     template: Template,
-    /// The field that errors name.
+    /// Metadata key for error messages.
     key: &'static str,
 }
 
 impl Parsed {
     fn new(source: &str, key: &'static str, file: &str) -> Result<Self, Error> {
         if source.len() > MAX_SOURCE_BYTES {
-            let limit = format!("its source has {} bytes, {MAX_SOURCE_BYTES} are the most", source.len());
+            let limit = format!("its source has {} bytes, the maximum is {MAX_SOURCE_BYTES}", source.len());
             return Err(Error::new(file, key, ErrorKind::TemplateLimit { line: 1, limit }));
         }
         let template = on_known_stack(file, || {
@@ -160,17 +160,16 @@ impl Parsed {
 }
 
 impl ChatTemplate {
-    /// Parses a template. `bos` and `eos` are the texts that it knows as `bos_token` and `eos_token`; `file`
-    /// is named in errors.
+    /// Parses a template. `bos` and `eos` are the texts of `bos_token` and `eos_token`; `file` is named in errors.
     ///
     /// # Errors
-    /// The source is too long or is not a template.
+    /// The source is too long or malformed.
     pub fn new(source: &str, bos: &str, eos: &str, file: &str) -> Result<Self, Error> {
         let default = Parsed::new(source, KEY, file)?;
         Ok(ChatTemplate { default, tool_use: None, bos: bos.into(), eos: eos.into(), file: file.into() })
     }
 
-    /// The same with another template for conversations with tools, as models have that come with several: the one called
+    /// Sets a separate template for conversations with tools, as in models with several templates: the one named
     /// `tool_use`.
     ///
     /// # Errors
@@ -180,29 +179,29 @@ impl ChatTemplate {
         Ok(ChatTemplate { tool_use, ..self })
     }
 
-    /// The source, as it stands in the file; of several templates that of the default one.
+    /// Returns the source as it is in the file; of several templates that of the default one.
     pub fn source(&self) -> &str {
         &self.default.source
     }
 
-    /// The source of the template for conversations with tools, if that is another one.
+    /// Returns the source of the template for conversations with tools, if a separate one exists.
     pub fn tool_use_source(&self) -> Option<&str> {
         self.tool_use.as_ref().map(|template| &*template.source)
     }
 
-    /// Returns whether any of its templates contains a text.
+    /// Returns whether any of the templates contains a text.
     pub fn mentions(&self, text: &str) -> bool {
         self.source().contains(text) || self.tool_use_source().is_some_and(|source| source.contains(text))
     }
 
-    /// The template for a conversation with these tools.
+    /// Returns the template for a conversation with these tools.
     fn chosen(&self, options: &RenderOptions) -> &Parsed {
         let has_tools =
             options.tools.as_ref().and_then(Json::as_array).is_some_and(|tools| !tools.is_empty());
         self.tool_use.as_ref().filter(|_| has_tools).unwrap_or(&self.default)
     }
 
-    /// The template of a GGUF file with the texts of its special tokens; `None` if it has none.
+    /// Reads the template of a GGUF file with the texts of its special tokens; `None` if it has none.
     ///
     /// # Errors
     /// As for [`new`](Self::new), or the metadata value is not a string.
@@ -220,10 +219,10 @@ impl ChatTemplate {
         }))
     }
 
-    /// The prompt for a conversation.
+    /// Renders the prompt of a conversation.
     ///
     /// # Errors
-    /// The template refuses the messages, fails on them, or needs too much time, memory or depth.
+    /// The template refuses the messages, fails on them, or exceeds a limit of time, memory or depth.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Rendered, Error> {
         let messages = messages.iter().map(|message| {
             let mut map = message.extra.clone();
@@ -234,7 +233,7 @@ impl ChatTemplate {
         self.render_json(&Json::Array(messages.collect()), options)
     }
 
-    /// The prompt for a conversation whose messages are any JSON, for content that is not text.
+    /// Renders the prompt of a conversation whose messages are any JSON, for content that is not text.
     ///
     /// # Errors
     /// As for [`render`](Self::render).
@@ -294,7 +293,7 @@ impl ChatTemplate {
     }
 }
 
-/// Runs something on a thread with as much stack as templates may need: the caller's may be small.
+/// Runs a closure on a thread with a stack large enough for templates: the caller's may be small.
 fn on_known_stack<T: Send>(file: &str, run: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let builder = std::thread::Builder::new().name("chat-template".into()).stack_size(STACK_BYTES);
     let result = std::thread::scope(|scope| {
@@ -304,7 +303,7 @@ fn on_known_stack<T: Send>(file: &str, run: impl FnOnce() -> Result<T, Error> + 
     result.unwrap_or_else(|error| Err(Error::new(file, None, ErrorKind::Thread(error))))
 }
 
-/// The prompt for a model without a template: the contents of the messages, one to a line.
+/// Returns the prompt for a model without a template: the contents of the messages, one per line.
 pub fn join_messages(messages: &[Message]) -> Rendered {
     let mut joined = Mixed::default();
     for (i, message) in messages.iter().enumerate() {

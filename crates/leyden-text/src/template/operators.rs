@@ -1,4 +1,4 @@
-//! What operators do with values, after Python.
+//! Operators on values, with Python's semantics.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -113,7 +113,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Checks that a list of `n` items can be made.
+    /// Checks that the budget allows a list of `n` items.
     pub(super) fn can_make_items(&self, n: usize) -> Result<()> {
         self.budget().can_make(n.saturating_mul(size_of::<Value>()))
     }
@@ -130,7 +130,7 @@ fn numbers(operator: Arithmetic, a: Number, b: Number) -> Result<Value> {
             Arithmetic::Subtract => a.checked_sub(b),
             Arithmetic::Multiply => a.checked_mul(b),
             Arithmetic::FloorDivide | Arithmetic::Remainder if b == 0 => return fail("division by zero"),
-            // Rounding is towards minus infinity, and a remainder has the sign of the divisor.
+            // Division rounds towards minus infinity, and a remainder has the sign of the divisor.
             Arithmetic::FloorDivide => {
                 let down = a.checked_rem(b).is_some_and(|rest| rest != 0 && (rest < 0) != (b < 0));
                 a.checked_div(b).and_then(|quotient| quotient.checked_sub(i64::from(down)))

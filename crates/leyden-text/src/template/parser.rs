@@ -1,4 +1,4 @@
-//! Statements: from tokens to the tree of a template.
+//! Parser of statements: from tokens to the syntax tree.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::ast::{
 use super::lacks::Lacks;
 use super::lexer::{Located, Tag, Token, tokens};
 
-/// Brackets, signs and blocks inside each other; real templates have about a dozen.
+/// Maximum nesting of brackets, signs and blocks; real templates have about a dozen levels.
 const MAX_NESTING: u32 = 100;
 
 pub(super) type Parsed<T> = Result<T, SyntaxError>;
@@ -20,17 +20,17 @@ pub(super) struct Parser<'s> {
     nesting: u32,
     names: Vec<Box<str>>,
     ids: HashMap<&'s str, NameId>,
-    /// How many loops the statement at hand is in; `break` needs one.
+    /// Number of loops around the current statement; `break` requires one.
     loops: u32,
-    /// Variables of a macro that the one at hand names.
+    /// Implicit variables that the current macro mentions.
     uses: Uses,
-    /// Names of blocks, of which no two are alike.
+    /// Names of blocks, which must be unique.
     blocks: Vec<&'s str>,
-    /// Filters and tests that are not there, and names that are.
+    /// Uses of names, to detect unknown filters, tests and functions.
     lacks: Lacks<'s>,
 }
 
-/// Parses a source, whose line breaks may be of any kind.
+/// Parses a source with line breaks of any kind.
 pub(super) fn parse(source: &str) -> Parsed<Template> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     // One line break at the very end is not part of the template.
@@ -121,10 +121,10 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Notes that a filter or test is not there.
+    /// Records that a filter or test does not exist.
     ///
     /// # Errors
-    /// The source does not ask before whether it is there.
+    /// The source does not test for it.
     pub(super) fn lacks(&mut self, name: &str, line: usize, message: String) -> Parsed<()> {
         if self.lacks.asked.iter().any(|asked| **asked == *name) {
             return Ok(());
@@ -132,7 +132,7 @@ impl<'s> Parser<'s> {
         Err(SyntaxError { line, message })
     }
 
-    /// Notes that an expression names a variable, and whether it calls it.
+    /// Records that an expression mentions a variable, and whether it calls it.
     pub(super) fn mentions(&mut self, name: &'s str, id: NameId) {
         match name {
             "caller" => self.uses.caller = Some(id),
@@ -160,10 +160,10 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// Parses something inside brackets or a block.
+    /// Parses a part inside brackets or a block.
     pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= MAX_NESTING {
-            return self.error(format!("more than {MAX_NESTING} brackets or blocks inside each other"));
+            return self.error(format!("more than {MAX_NESTING} nested brackets or blocks"));
         }
         self.nesting += 1;
         let parsed = parse(self);
@@ -171,8 +171,8 @@ impl<'s> Parser<'s> {
         parsed
     }
 
-    /// Statements up to a block that begins with one of the names in `ends`, which is left to be read from
-    /// its name on; up to the end of the source if there are none.
+    /// Parses statements up to a block that begins with one of the names in `ends`, which is the next token
+    /// afterwards; up to the end of the source if `ends` is empty.
     fn body(&mut self, ends: &[&str]) -> Parsed<Body> {
         let mut body = Vec::new();
         loop {
@@ -202,7 +202,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A body with its end, which is the only one possible.
+    /// Parses a body and the block that ends it, which is the only possible one.
     fn body_to(&mut self, end: &str) -> Parsed<Body> {
         self.close(Tag::Block)?;
         let body = self.body(&[end])?;
@@ -211,7 +211,7 @@ impl<'s> Parser<'s> {
         Ok(body)
     }
 
-    /// A block, behind its `{%`.
+    /// Parses a block after its `{%`.
     fn statement(&mut self) -> Parsed<StatementKind> {
         let name = self.expect_name()?;
         let kind = match name {
@@ -230,7 +230,7 @@ impl<'s> Parser<'s> {
             "extends" | "include" | "import" | "from" => {
                 return self.error(format!("`{name}` needs another template, which a model does not have"));
             }
-            // Marks what an assistant has written, for training; nothing is printed for it.
+            // Marks the text of an assistant, for training; it prints nothing.
             "generation" => return Ok(StatementKind::Plain(self.body_to("endgeneration")?)),
             "break" | "continue" if self.loops == 0 => {
                 return self.error(format!("`{name}` outside of a loop"));
@@ -308,7 +308,7 @@ impl<'s> Parser<'s> {
         Ok(StatementKind::Macro(Macro { name, parameters, body, uses }))
     }
 
-    /// The parameters of a macro, behind their `(`.
+    /// Parses the parameters of a macro after their `(`.
     fn parameters(&mut self, parameters: &mut Vec<(NameId, Option<Expr>)>) -> Parsed<()> {
         while !self.skip_op(")") {
             if !parameters.is_empty() {
@@ -319,21 +319,21 @@ impl<'s> Parser<'s> {
             let parameter = self.name_id(parameter);
             let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
             if default.is_none() && parameters.iter().any(|(_, default)| default.is_some()) {
-                return self.error("a parameter without a default stands behind one with a default");
+                return self.error("a parameter without a default follows one with a default");
             }
             parameters.push((parameter, default));
         }
         Ok(())
     }
 
-    /// The body of a macro, and what it names of the variables that a macro gets.
+    /// Parses the body of a macro. Returns it with the implicit variables that it mentions.
     fn macro_body(&mut self, end: &str) -> Parsed<(Body, Uses)> {
-        // A `break` in a macro does not leave the loop that the macro stands in.
+        // A `break` in a macro does not leave the loop around the macro.
         let loops = std::mem::take(&mut self.loops);
         let around = std::mem::take(&mut self.uses);
         let body = self.body_to(end);
         let uses = self.uses;
-        // A macro around this one names what it names.
+        // An enclosing macro mentions these variables too.
         self.uses = Uses {
             caller: around.caller.or(uses.caller),
             varargs: around.varargs.or(uses.varargs),
@@ -343,7 +343,7 @@ impl<'s> Parser<'s> {
         Ok((body?, uses))
     }
 
-    /// A call with a body, which the callee gets as `caller`.
+    /// Parses a call with a body, which the callee gets as `caller`.
     fn call_block(&mut self) -> Parsed<StatementKind> {
         self.lacks.assigned.insert("caller");
         let name = self.name_id("caller");
@@ -363,11 +363,11 @@ impl<'s> Parser<'s> {
         Ok(StatementKind::Call(Box::new(CallBlock { callee, arguments, caller })))
     }
 
-    /// A block that other templates could replace, of which there are none.
+    /// Parses a block that a derived template could replace; there are no derived templates.
     fn named_block(&mut self) -> Parsed<StatementKind> {
         let name = self.expect_name()?;
         if self.blocks.contains(&name) {
-            return self.error(format!("the block `{name}` is there twice"));
+            return self.error(format!("the block `{name}` is defined twice"));
         }
         self.blocks.push(name);
         let scoped = self.skip_name("scoped");
@@ -385,7 +385,7 @@ impl<'s> Parser<'s> {
         Ok(StatementKind::Block { scoped, body })
     }
 
-    /// Escaping for HTML, which is off.
+    /// Parses a switch of HTML escaping, which is always off.
     fn autoescape(&mut self) -> Parsed<StatementKind> {
         match self.expression()? {
             Expr::Bool(false) => {
@@ -409,7 +409,7 @@ impl<'s> Parser<'s> {
         Ok(StatementKind::With(assignments, self.body_to("endwith")?))
     }
 
-    /// What is assigned to: names, in brackets or not, or an attribute of a namespace.
+    /// Parses the target of an assignment: names, in parentheses or not, or an attribute of a namespace.
     fn target(&mut self, may_be_attribute: bool) -> Parsed<Target> {
         let mut targets = Vec::new();
         let mut is_tuple = false;
@@ -447,7 +447,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Filters of a block: after `{% filter ` the first one is without its `|`.
+    /// Parses the filters of a block: after `{% filter ` the first one has no `|`.
     fn filters(&mut self, without_bar: bool) -> Parsed<Vec<Postfix>> {
         let mut filters = Vec::new();
         if without_bar {

@@ -1,4 +1,4 @@
-//! The tests that stand behind `is`.
+//! Tests: the predicates after `is`.
 
 use super::ast::Comparison;
 use super::budget::{Result, fail};
@@ -8,7 +8,7 @@ use super::interpreter::Interpreter;
 use super::value::Value;
 use crate::error::Quoted;
 
-/// A test by its names.
+/// Test with its names.
 #[derive(Debug)]
 pub(super) struct Predicate {
     names: &'static [&'static str],
@@ -82,17 +82,17 @@ pub(super) fn named(name: &str) -> Option<&'static Predicate> {
     PREDICATES.iter().find(|predicate| predicate.names.contains(&name))
 }
 
-/// Says that there is no such test.
+/// Returns the error message for an unknown test.
 pub(super) fn unknown(name: &str) -> String {
     format!("there is no test {}", Quoted(name))
 }
 
-/// Returns whether a value is the name of something.
+/// Returns whether a value is a text for which `is_known` is true.
 fn names(value: &Value, is_known: fn(&str) -> bool) -> bool {
     value.as_str().is_some_and(is_known)
 }
 
-/// The answer of a test that takes no arguments.
+/// Returns the result of a test that takes no arguments.
 fn no(arguments: Arguments<'_>, answer: bool) -> Result<bool> {
     let [] = arguments.exactly("this test", [])?;
     Ok(answer)
@@ -108,7 +108,7 @@ fn compared<'t>(
     interpreter.compare(comparison, value, &other)
 }
 
-/// Whether a value has items, as an undefined one has none of.
+/// Returns whether a value is iterable; an undefined value is, without items.
 fn is_container(value: &Value) -> bool {
     matches!(
         value,
@@ -121,7 +121,7 @@ fn is_container(value: &Value) -> bool {
     )
 }
 
-/// Whether a text has letters of one case and none of the other.
+/// Returns whether a text has letters of one case and none of the other.
 fn has_case(value: &Value, wanted: fn(char) -> bool) -> bool {
     let text = value.as_str().unwrap_or_default();
     let mut cased = text.chars().filter(|c| c.is_lowercase() || c.is_uppercase()).peekable();

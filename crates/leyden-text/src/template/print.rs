@@ -1,11 +1,11 @@
-//! How values are written: as text (Python's `str`), as source (`repr`) and as JSON.
+//! Output of values: as text (Python's `str`), as source (`repr`) and as JSON.
 
 use super::budget::{Budget, Result, fail};
 use super::mixed::{Mixed, Part};
 use super::value::Value;
 use crate::tokenizer::classes::{Class, class};
 
-/// Text that is being written, never longer than the account allows.
+/// Text under construction, limited by the budget.
 pub(super) struct Writer<'b> {
     pub(super) text: Mixed,
     pub(super) budget: &'b Budget,
@@ -16,7 +16,7 @@ impl<'b> Writer<'b> {
         Writer { text: Mixed::default(), budget }
     }
 
-    /// Writes what is not content.
+    /// Writes text of the template.
     pub(super) fn push(&mut self, text: &str) -> Result<()> {
         self.push_as(text, false)
     }
@@ -28,7 +28,7 @@ impl<'b> Writer<'b> {
 
     fn push_as(&mut self, text: &str, is_content: bool) -> Result<()> {
         self.budget.scan(text.len())?;
-        // What is written is not entered yet, so its whole length counts, but it is looked at once.
+        // The text is not counted as live yet, so its whole length is checked, but each byte is scanned once.
         let Mixed { text: written, content } = &self.text;
         let grows = written.len() + text.len() > written.capacity();
         if grows || (is_content && content.len() == content.capacity()) {
@@ -130,8 +130,8 @@ impl<'b> Writer<'b> {
     }
 }
 
-/// A float as Python writes it: the shortest digits that give it back, and an exponent for large and
-/// small ones.
+/// Formats a float as Python does: the shortest digits that round-trip, with an exponent for large and small
+/// values.
 pub(super) fn float(value: f64) -> String {
     if value.is_nan() {
         return "nan".into();
@@ -150,7 +150,7 @@ pub(super) fn float(value: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
-/// How JSON is laid out.
+/// Layout of JSON.
 #[derive(Debug)]
 pub(super) struct JsonLayout {
     pub(super) indent: Option<String>,
@@ -161,7 +161,7 @@ pub(super) struct JsonLayout {
 }
 
 impl Writer<'_> {
-    /// Writes a value as JSON, at `level` inside other values.
+    /// Writes a value as JSON, at nesting level `level`.
     pub(super) fn json(&mut self, value: &Value, layout: &JsonLayout, level: usize) -> Result<()> {
         match value {
             Value::None => self.push("null"),

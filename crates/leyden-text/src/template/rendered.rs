@@ -1,15 +1,14 @@
-//! [`Rendered`]: what a chat template made.
+//! [`Rendered`]: output of a chat template.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
 
 use super::mixed::Mixed;
 
-/// A prompt as a chat template wrote it, and which of its bytes are content: what messages, tools and variables
-/// brought, not the template.
+/// Rendered prompt, with the ranges of its bytes that are content: text from messages, tools and variables instead
+/// of the template.
 ///
-/// [`encode_rendered`](crate::encode_rendered) turns it into tokens such that content makes no marks of the model's
-/// format.
+/// [`encode_rendered`](crate::encode_rendered) tokenizes it such that content yields no special tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
     text: String,
@@ -17,29 +16,29 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The text alone. Tokens of it must not be made with [`Special::Parse`](crate::Special::Parse) unless all that is
+    /// Returns the text alone. It must not be tokenized with [`Special::Parse`](crate::Special::Parse) unless all
     /// content is trusted.
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// The bytes that are content: ranges in ascending order, none empty, none next to another.
+    /// Returns the byte ranges of the content, ascending, non-empty and non-adjacent.
     pub fn content(&self) -> &[Range<usize>] {
         &self.content
     }
 
-    /// The same where nothing counts as content, so that marks in messages are marks.
+    /// Marks nothing as content, so that special tokens in messages are parsed.
     #[must_use]
     pub fn with_special_in_content(self) -> Self {
         Rendered { content: Vec::new(), ..self }
     }
 
-    /// The beginning of it, up to a place between two characters.
+    /// Truncates the prompt to `len` bytes, which must be a character boundary.
     pub(super) fn cut(&mut self, len: usize) {
         self.text.truncate(len);
         let whole = self.content.partition_point(|range| range.start < len);

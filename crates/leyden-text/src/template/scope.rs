@@ -1,4 +1,4 @@
-//! [`Frame`]: variables that were set together and go out of scope together.
+//! [`Frame`]: variables of one scope.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use super::ast::NameId;
 use super::budget::{Budget, Result};
 use super::value::Value;
 
-/// The variables of a loop's turn, a macro call or a block, entered in the account.
+/// Variables of a loop iteration, macro call or block, counted in the budget.
 pub(super) struct Frame {
     variables: Vec<(NameId, Value)>,
     budget: Rc<Budget>,
@@ -17,7 +17,7 @@ impl Frame {
         Frame { variables: Vec::new(), budget: Rc::clone(budget) }
     }
 
-    /// All variables of several frames, in one.
+    /// Copies all variables of several frames into one.
     pub(super) fn copy_of(frames: &[Frame], budget: &Rc<Budget>) -> Result<Self> {
         let len: usize = frames.iter().map(|frame| frame.variables.len()).sum();
         let mut copy = Frame::new(budget);
@@ -26,7 +26,7 @@ impl Frame {
         Ok(copy)
     }
 
-    /// The value of a variable. Of several with the same name the last counts.
+    /// Returns the value of a variable. Of several with the same name the last is used.
     pub(super) fn get(&self, id: NameId) -> Result<Option<&Value>> {
         self.budget.steps(self.variables.len() / 16)?;
         Ok(self.variables.iter().rev().find(|(name, _)| *name == id).map(|(_, value)| value))

@@ -1,28 +1,30 @@
-//! [`SoleMessage`]: a text as the only message of a user, for models that make vectors of conversations.
+//! [`SoleMessage`]: a text as the only user message, for embedding models with a chat template.
 
 use super::{ChatTemplate, RenderOptions};
 use crate::error::Error;
 use crate::tokenizer::{Bounds, Special, Tokenizer};
 use serde_json::{Value, json};
 
-/// Patterns in the source of a template that takes content as a list of parts, as sentence-transformers looks for them.
+/// Substrings in the source of a template that takes content as a list of parts, as sentence-transformers detects
+/// them.
 const IN_PARTS: [&str; 6] = ["content[0]", ".type", "'type'", "\"type\"", "item.type", "message.content["];
 
-/// A text as the only message of a user, with the system's message before it.
+/// Text as the only user message, after an optional system message.
 #[derive(Clone, Copy, Debug)]
 pub struct SoleMessage<'a> {
-    /// The template.
+    /// Chat template.
     pub template: &'a ChatTemplate,
-    /// Whether content is a list with one part of type `text`; `None` where the template's source tells.
+    /// True if content is a list with one part of type `text`; `None` to detect it from the template's source.
     pub in_parts: Option<bool>,
-    /// The system's message; none if it is empty.
+    /// System message; none if it is empty.
     pub system: &'a str,
-    /// What the template is given besides.
+    /// Other settings of the rendering.
     pub options: &'a RenderOptions,
 }
 
 impl SoleMessage<'_> {
-    /// The tokens of a text: those of the template's words and no others. Names of special tokens in the text stay text.
+    /// Tokenizes the rendered prompt of a text. Special tokens of the template are parsed; their names in the text
+    /// stay text.
     ///
     /// # Errors
     /// The template fails on the message, or the text cannot be tokenized within the bounds.
@@ -45,8 +47,8 @@ impl SoleMessage<'_> {
         tokenizer.encode_within(prompt.text(), Special::Outside(prompt.content()), bounds)
     }
 
-    /// How many tokens stand behind every text, such as the beginning of an answer: as many as two different texts have in
-    /// common at the end.
+    /// Returns the number of tokens after every text, such as the beginning of an answer: the length of the common
+    /// suffix of two different prompts.
     ///
     /// # Errors
     /// As [`encode_within`](Self::encode_within).
@@ -54,7 +56,7 @@ impl SoleMessage<'_> {
         let [a, b] = ["0", "1 2 3 4"].map(|text| self.encode_within(tokenizer, text, &Bounds::NONE));
         let (a, b) = (a?, b?);
         let common = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
-        // Without any difference the template does not write the text.
+        // Without any difference the template does not output the text.
         Ok(if common < a.len().min(b.len()) { common } else { 0 })
     }
 }
@@ -85,15 +87,15 @@ mod tests {
         };
         let flat = "{% for m in messages %}{{ m.role }} {{ m.content }} <u>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}";
         assert_eq!(encode(flat, None, "", "a b"), (vec![3, 1, 2, 7, 8], 2));
-        // The system's role is no word of this vocabulary.
+        // The word `system` has no token in this vocabulary.
         assert_eq!(encode(flat, None, "b", "a"), (vec![0, 2, 7, 3, 1, 7, 8], 2));
-        // A mark in the text is text.
+        // A special token in the text is text.
         let (ids, _) = encode(flat, Some(false), "", "<u>");
         assert_eq!(ids.iter().filter(|id| **id == 7).count(), 1);
         let parts = "{% for m in messages %}{% for item in m.content %}{% if item.type == 'text' %}{{ item.text }}{% endif %}\
                      {% endfor %}<u>{% endfor %}";
         assert_eq!(encode(parts, None, "", "a b"), (vec![1, 2, 7], 1));
-        // A template that does not write the text has no end of its own.
+        // A template that does not output the text has no tail.
         assert_eq!(encode("<u>", None, "", "a"), (vec![7], 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Objects that remember how often they were asked: `cycler` and `joiner`.
+//! Objects with a counter: `cycler` and `joiner`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use super::interpreter::Interpreter;
 use super::methods::Method;
 use super::value::{List, Value};
 
-/// Such an object.
+/// Object with a counter.
 #[derive(Debug)]
 pub(super) struct Stateful {
     kind: Kind,
@@ -18,9 +18,9 @@ pub(super) struct Stateful {
 
 #[derive(Debug)]
 enum Kind {
-    /// Gives its items in turn.
+    /// Cycles through its items.
     Cycler(Rc<List>),
-    /// Gives nothing at first and this text from then on.
+    /// Yields an empty text at first and this separator afterwards.
     Joiner(Value),
 }
 
@@ -38,7 +38,7 @@ impl Stateful {
         matches!(self.kind, Kind::Cycler(_))
     }
 
-    /// An attribute that is no method.
+    /// Returns an attribute that is not a method.
     pub(super) fn attribute(&self, name: &str) -> Value {
         match (&self.kind, name) {
             (Kind::Cycler(_), "current") => self.turn(),
@@ -50,7 +50,7 @@ impl Stateful {
         }
     }
 
-    /// The item whose turn it is.
+    /// Returns the current item.
     fn turn(&self) -> Value {
         match &self.kind {
             Kind::Cycler(items) => items.items()[self.asked.get() % items.items().len()].clone(),

@@ -1,11 +1,11 @@
-//! Python's algorithms on text, where Rust's differ.
+//! Python's string algorithms, where Rust's differ.
 
-/// Whether Python counts a character as white space.
+/// Returns whether Python considers a character white space.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\x1c'..='\x1f')
 }
 
-/// Which ends of a text.
+/// Ends of a text to strip.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     Left,
@@ -13,14 +13,14 @@ pub(super) enum Ends {
     Both,
 }
 
-/// The text without the white space, or any of `chars`, at its ends.
+/// Strips white space, or any of `chars`, from the ends of a text.
 pub(super) fn strip<'s>(text: &'s str, chars: Option<&str>, ends: Ends) -> &'s str {
     let goes = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
     let text = if ends == Ends::Right { text } else { text.trim_start_matches(goes) };
     if ends == Ends::Left { text } else { text.trim_end_matches(goes) }
 }
 
-/// `str.split`: at white space if there is no separator, at most `most` times.
+/// Splits as `str.split` does: at white space if there is no separator, at most `most` times.
 pub(super) fn split<'s>(text: &'s str, separator: Option<&str>, most: usize) -> Vec<&'s str> {
     let Some(separator) = separator else {
         let mut parts = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn split<'s>(text: &'s str, separator: Option<&str>, most: usize) -> 
     text.splitn(most.saturating_add(1), separator).collect()
 }
 
-/// `str.rsplit`.
+/// Splits as `str.rsplit` does.
 pub(super) fn rsplit<'s>(text: &'s str, separator: Option<&str>, most: usize) -> Vec<&'s str> {
     let mut parts: Vec<&str> = match separator {
         Some(separator) => text.rsplitn(most.saturating_add(1), separator).collect(),
@@ -67,12 +67,12 @@ pub(super) fn rsplit<'s>(text: &'s str, separator: Option<&str>, most: usize) ->
     parts
 }
 
-/// Whether Python ends a line at a character.
+/// Returns whether Python ends a line at a character.
 pub(super) fn is_line_end(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// `str.splitlines`.
+/// Splits as `str.splitlines` does.
 pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -88,7 +88,7 @@ pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     lines
 }
 
-/// The text with its first character in upper case and the others in lower case.
+/// Returns the text with its first character in upper case and the others in lower case.
 pub(super) fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
@@ -97,7 +97,7 @@ pub(super) fn capitalize(text: &str) -> String {
     }
 }
 
-/// The text with upper case for lower case and the other way round.
+/// Returns the text with upper and lower case swapped.
 pub(super) fn swap_case(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -109,12 +109,12 @@ pub(super) fn swap_case(text: &str) -> String {
     out
 }
 
-/// The text as texts are compared whose case does not count.
+/// Returns the text case-folded for caseless comparison.
 pub(super) fn fold_case(text: &str) -> String {
     text.to_lowercase().replace('ß', "ss").replace('ς', "σ")
 }
 
-/// The text with every run of letters capitalised.
+/// Returns the text with every run of letters capitalized.
 pub(super) fn title(text: &str) -> String {
     let mut in_word = false;
     let mut out = String::with_capacity(text.len());
@@ -130,13 +130,13 @@ pub(super) fn title(text: &str) -> String {
     out
 }
 
-/// Returns whether a text may be broken at a character.
+/// Returns whether a line may be broken at a character.
 fn is_break(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\x0b' | '\x0c' | '\r' | ' ')
 }
 
-/// The words of a line with the blanks between them, as Python's `textwrap` tells them apart. With `hyphens` words are cut
-/// behind hyphens between letters.
+/// Returns the words of a line and the white space between them, as Python's `textwrap` splits them. With `hyphens`
+/// words are split after hyphens between letters.
 fn words(text: &str, hyphens: bool) -> Vec<&str> {
     let chars: Vec<(usize, char)> = text.char_indices().collect();
     let c = |at: usize| chars.get(at).map(|(_, c)| *c);
@@ -144,7 +144,7 @@ fn words(text: &str, hyphens: bool) -> Vec<&str> {
     let is_word = |c: Option<char>| c.is_some_and(|c| c == '_' || c.is_alphanumeric());
     let is_letter = |c: Option<char>| is_word(c) && !c.is_some_and(char::is_numeric);
     let before = |at: usize, n: usize| at.checked_sub(n).and_then(c);
-    // The end of a dash of at least two hyphens between words that begins here.
+    // Returns the end of a dash of at least two hyphens between words that begins at `at`.
     let dash = |at: usize| {
         let previous = before(at, 1);
         let may = is_word(previous) || previous.is_some_and(|c| "!\"'&.,?".contains(c));
@@ -185,14 +185,14 @@ fn words(text: &str, hyphens: bool) -> Vec<&str> {
     words
 }
 
-/// A line as lines of at most `width` characters, broken between words as Python's `textwrap` does it, and with
-/// `break_long` within words that are longer.
+/// Wraps a line to lines of at most `width` characters, at word boundaries as Python's `textwrap` does, and with
+/// `break_long` also within longer words.
 pub(super) fn wrapped(text: &str, width: usize, break_long: bool, hyphens: bool) -> Vec<&str> {
     let mut words: std::collections::VecDeque<&str> = words(text, hyphens).into();
     let is_blank = |word: &str| word.chars().all(is_space);
     let length = |word: &str| word.chars().count();
     let mut lines = Vec::new();
-    // Lines are slices of the text: what is left of it gives their places.
+    // Lines are slices of the text; `at` is the position of the next one.
     let mut at = 0;
     while !words.is_empty() {
         if !lines.is_empty() && words.front().is_some_and(|word| is_blank(word)) {

@@ -1,7 +1,7 @@
-//! [`Value`]: what a template computes with, after Python's types.
+//! [`Value`]: values of templates, modelled on Python's types.
 //!
-//! Strings, lists and dictionaries cannot change once made, as in the sandbox that chat templates are
-//! written for; so nothing can contain itself. What can change, namespaces, lives in the interpreter.
+//! Strings, lists and dictionaries are immutable, as in the sandbox of chat templates; so no value can contain
+//! itself. Mutable values, namespaces, are stored in the interpreter.
 
 use std::cmp::Ordering;
 use std::ops::Range as Bytes;
@@ -14,7 +14,7 @@ use super::methods::Method;
 use super::mixed::{Mixed, Part};
 use super::stateful::Stateful;
 
-/// Lists in lists in lists: more than this is refused, since comparing, printing and dropping recurse.
+/// Maximum nesting of lists, since comparing, printing and dropping recurse.
 const MAX_NESTING: u32 = 200;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) enum Value {
     None,
     Bool(bool),
     Int(i64),
-    /// An integer beyond 64 bits, by its digits.
+    /// Integer beyond 64 bits, as its digits.
     BigInt(Rc<Text>),
     Float(f64),
     Str(Rc<Text>),
@@ -32,9 +32,9 @@ pub(super) enum Value {
     Tuple(Rc<List>),
     Dict(Rc<Dict>),
     Range(Range),
-    /// By number in the interpreter.
+    /// Index into the interpreter's namespaces.
     Namespace(usize),
-    /// By number in the interpreter.
+    /// Index into the interpreter's macros.
     Macro(usize),
     Function(&'static Function),
     Method(Rc<Value>, &'static Method),
@@ -45,9 +45,9 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) struct Text {
     text: Box<str>,
-    /// What of it is content, as in [`Mixed`].
+    /// Ranges of the content, as in [`Mixed`].
     content: Box<[Bytes<usize>]>,
-    /// Marked as safe: joining it with another string by `+` escapes the other one.
+    /// True if marked as safe: joining it with another string by `+` escapes the other one.
     pub(super) safe: bool,
     budget: Rc<Budget>,
 }
@@ -56,20 +56,20 @@ pub(super) struct Text {
 pub(super) struct List {
     items: Vec<Value>,
     nesting: u32,
-    /// A group of `groupby`: a pair whose parts have names.
+    /// True for a group of `groupby`: a pair whose parts have names.
     group: bool,
     budget: Rc<Budget>,
 }
 
 #[derive(Debug)]
 pub(super) struct Dict {
-    /// In the order of insertion; the keys differ.
+    /// Entries in the order of insertion, with distinct keys.
     entries: Vec<(Value, Value)>,
     nesting: u32,
     budget: Rc<Budget>,
 }
 
-/// The numbers from `start` by `step`, `len` of them.
+/// Numbers from `start` by `step`, `len` of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     pub(super) start: i64,
@@ -77,16 +77,16 @@ pub(super) struct Range {
     pub(super) len: usize,
 }
 
-/// The state of a `for` that the template sees as `loop`.
+/// State of a `for` loop, which is `loop` in the template.
 #[derive(Debug)]
 pub(super) struct Loop {
     pub(super) items: Rc<List>,
     pub(super) index: std::cell::Cell<usize>,
-    /// How many loops of the same `for` it is in.
+    /// Nesting depth of recursive calls of the same loop.
     pub(super) depth: usize,
-    /// By number in the interpreter, if it may call itself.
+    /// Index into the interpreter's recursive loops, if the loop is recursive.
     pub(super) recursion: Option<usize>,
-    /// By number in the interpreter, what `loop.changed` was asked last.
+    /// Index into the interpreter's remembered arguments of `loop.changed`.
     pub(super) changed: std::cell::Cell<Option<usize>>,
 }
 
@@ -113,7 +113,7 @@ impl Text {
         &self.text
     }
 
-    /// The whole text with what is content in it.
+    /// Returns the whole text with its content ranges.
     pub(super) fn part(&self) -> Part<'_> {
         Part::new(&self.text, &self.content)
     }
@@ -124,7 +124,7 @@ impl List {
         &self.items
     }
 
-    /// A part of a group by its name.
+    /// Returns a part of a group by its name.
     pub(super) fn part_of_group(&self, name: &str) -> Option<&Value> {
         let at = ["grouper", "list"].iter().position(|known| self.group && *known == name)?;
         self.items.get(at)
@@ -136,13 +136,13 @@ impl Dict {
         &self.entries
     }
 
-    /// The value of a text key.
+    /// Returns the value of a text key.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         self.entries.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, value)| value)
     }
 }
 
-/// One more than the deepest of the values.
+/// Returns the maximum nesting of the values plus one.
 fn nesting<'a>(values: impl Iterator<Item = &'a Value>) -> Result<u32> {
     let deepest = values.map(|value| match value {
         Value::List(list) | Value::Tuple(list) => list.nesting,
@@ -155,23 +155,23 @@ fn nesting<'a>(values: impl Iterator<Item = &'a Value>) -> Result<u32> {
     }
 }
 
-/// Makes values, entering them in the account of a rendering.
+/// Constructor of values that counts them in the budget of a rendering.
 #[derive(Clone, Debug)]
 pub(super) struct Maker(pub(super) Rc<Budget>);
 
 impl Maker {
-    /// A text that the template says itself.
+    /// Creates a text of the template.
     pub(super) fn own(&self, text: &str) -> Result<Value> {
         self.part(Part::own(text))
     }
 
-    /// A text from outside.
+    /// Creates a text that is content.
     pub(super) fn content(&self, text: &str) -> Result<Value> {
         let all = 0..text.len();
         self.part(Part::new(text, if text.is_empty() { &[] } else { std::slice::from_ref(&all) }))
     }
 
-    /// A part of another text.
+    /// Creates a copy of a part of another text.
     pub(super) fn part(&self, part: Part<'_>) -> Result<Value> {
         let mut text = Mixed::default();
         text.push(part);
@@ -182,7 +182,7 @@ impl Maker {
         self.marked(text, false)
     }
 
-    /// An integer beyond 64 bits.
+    /// Creates an integer beyond 64 bits.
     pub(super) fn big_int(&self, digits: &str) -> Result<Value> {
         Ok(match self.own(digits)? {
             Value::Str(text) => Value::BigInt(text),
@@ -190,7 +190,7 @@ impl Maker {
         })
     }
 
-    /// A text that is marked as safe or not.
+    /// Creates a text, marked as safe if `safe` is true.
     pub(super) fn marked(&self, text: Mixed, safe: bool) -> Result<Value> {
         let Mixed { text, content } = text;
         self.0.make(size_of::<Text>() + text.len() + size_of_val(&*content))?;
@@ -204,7 +204,7 @@ impl Maker {
         Ok(Rc::new(List { items, nesting, group: false, budget: Rc::clone(&self.0) }))
     }
 
-    /// A group of `groupby`.
+    /// Creates a group of `groupby`.
     pub(super) fn group(&self, grouper: Value, list: Value) -> Result<Value> {
         let items = vec![grouper, list];
         let nesting = nesting(items.iter())?;
@@ -220,15 +220,15 @@ impl Maker {
         self.rc_list(items).map(Value::Tuple)
     }
 
-    /// A dictionary of entries whose keys are known to differ.
+    /// Creates a dictionary from entries with distinct keys.
     pub(super) fn dict(&self, entries: Vec<(Value, Value)>) -> Result<Value> {
         let nesting = nesting(entries.iter().map(|(_, value)| value))?;
         self.0.make(size_of::<Dict>() + entries.len() * size_of::<(Value, Value)>())?;
         Ok(Value::Dict(Rc::new(Dict { entries, nesting, budget: Rc::clone(&self.0) })))
     }
 
-    /// The messages of a conversation. Roles are the template's own words, since it may name marks after them. With
-    /// `read_arguments`, those of calls that are texts with JSON become what they say.
+    /// Converts the messages of a conversation. Roles count as text of the template, since it may derive special
+    /// tokens from them. With `read_arguments`, call arguments that are JSON texts are parsed.
     pub(super) fn messages(&self, json: &serde_json::Value, read_arguments: bool) -> Result<Value> {
         let word = |role: &str| role.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
         let message = |message: &serde_json::Value| {
@@ -249,7 +249,7 @@ impl Maker {
         }
     }
 
-    /// Calls of tools, whose arguments are read.
+    /// Converts tool calls, parsing their arguments.
     fn calls(&self, json: &serde_json::Value) -> Result<Value> {
         match json {
             serde_json::Value::Array(items) => {
@@ -272,7 +272,7 @@ impl Maker {
         }
     }
 
-    /// The value of a JSON document from outside.
+    /// Converts a JSON document, whose strings are content.
     pub(super) fn json(&self, json: &serde_json::Value) -> Result<Value> {
         Ok(match json {
             serde_json::Value::Null => Value::None,
@@ -309,9 +309,9 @@ impl Maker {
 }
 
 impl Value {
-    /// A name or attribute that does not exist.
+    /// Creates the value of a name or attribute that does not exist.
     pub(super) fn undefined(name: &str) -> Value {
-        // Names are shown in errors only; a long one would multiply the size of a template.
+        // Names are shown in errors only; copies of a long one would multiply the size of a template.
         let end = name.char_indices().nth(40).map_or(name.len(), |(i, _)| i);
         Value::Undefined(name[..end].into())
     }
@@ -323,7 +323,7 @@ impl Value {
         }
     }
 
-    /// A text with what is content in it; an empty one for anything else.
+    /// Returns a text with its content ranges; an empty one for other values.
     pub(super) fn as_part(&self) -> Part<'_> {
         match self {
             Value::Str(text) => text.part(),
@@ -335,7 +335,7 @@ impl Value {
         matches!(self, Value::Undefined(_))
     }
 
-    /// The name of the type, as Python calls it.
+    /// Returns the name of the type, as in Python.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Value::Undefined(_) => "undefined",
@@ -355,7 +355,7 @@ impl Value {
         }
     }
 
-    /// A failure if the value does not exist.
+    /// Returns an error if the value is undefined.
     pub(super) fn check_defined(&self) -> Result<()> {
         match self {
             Value::Undefined(name) => fail(format!("{name} is undefined")),
@@ -371,7 +371,7 @@ impl Value {
         }
     }
 
-    /// Whether a condition on the value holds.
+    /// Returns whether the value counts as true in a condition.
     pub(super) fn is_true(&self) -> bool {
         match self {
             Value::Undefined(_) | Value::None => false,
@@ -392,19 +392,19 @@ impl Value {
         }
     }
 
-    /// A number, where a boolean is 0 or 1.
+    /// Returns a number; booleans count as 0 or 1.
     pub(super) fn as_number(&self) -> Option<Number> {
         match self {
             Value::Bool(b) => Some(Number::Int(i64::from(*b))),
             Value::Int(i) => Some(Number::Int(*i)),
-            // As near as a float comes.
+            // The nearest float.
             Value::BigInt(digits) => digits.text.parse().ok().map(Number::Float),
             Value::Float(f) => Some(Number::Float(*f)),
             _ => None,
         }
     }
 
-    /// An integer, where a boolean is 0 or 1.
+    /// Returns an integer; booleans count as 0 or 1.
     pub(super) fn as_int(&self) -> Option<i64> {
         match self.as_number() {
             Some(Number::Int(i)) => Some(i),
@@ -412,7 +412,7 @@ impl Value {
         }
     }
 
-    /// Whether two values are equal, as Python compares them.
+    /// Returns whether two values are equal, as in Python.
     pub(super) fn equals(&self, other: &Value, budget: &Budget) -> Result<bool> {
         budget.steps(1)?;
         match (self, other) {
@@ -461,7 +461,7 @@ impl Value {
         })
     }
 
-    /// The order of two values, as Python has it; a failure for values that have none.
+    /// Returns the order of two values, as in Python; an error for types that have no order.
     pub(super) fn compare(&self, other: &Value, budget: &Budget) -> Result<Option<Ordering>> {
         budget.steps(1)?;
         self.check_defined()?;
@@ -488,7 +488,7 @@ impl Value {
 }
 
 impl Dict {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn lookup(&self, key: &Value, budget: &Budget) -> Result<Option<&Value>> {
         budget.steps(self.entries.len() / 8)?;
         if let Some(key) = key.as_str() {
@@ -509,7 +509,7 @@ impl Range {
     }
 }
 
-/// A number for arithmetic.
+/// Number for arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number {
     Int(i64),

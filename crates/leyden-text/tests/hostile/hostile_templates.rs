@@ -1,14 +1,14 @@
-//! Templates that try to run for ever, take all memory or exhaust the stack: each is an error that names file and
-//! field, soon and in bounded memory. The tests take turns, because the memory that is measured is the process's.
+//! Templates that try to run forever, exhaust memory or overflow the stack: each is an error that names file and
+//! field, in limited time and memory. The tests run one after the other, because they measure the memory of the
+//! process.
 use crate::MEMORY;
 use leyden_testkit::patience;
 use std::time::{Duration, Instant};
 
 use leyden_text::{ChatTemplate, ErrorKind, Message, RenderOptions};
 
-/// What lies on the heap, whatever the allocator keeps beside it.
-/// The most that a template may have on the heap.
-const MOST_MEMORY: usize = 200 << 20;
+/// Maximum heap size of a template in bytes, without the allocator's reserve.
+const MAX_MEMORY: usize = 200 << 20;
 
 fn render(source: &str, messages: &[Message]) -> Result<String, leyden_text::Error> {
     ChatTemplate::new(source, "<s>", "</s>", "evil.gguf")?
@@ -16,14 +16,14 @@ fn render(source: &str, messages: &[Message]) -> Result<String, leyden_text::Err
         .map(leyden_text::Rendered::into_text)
 }
 
-/// A loop that doubles `ns.x` sixty times.
+/// Loop that doubles `ns.x` sixty times.
 fn doubling(start: &str, step: &str) -> String {
     format!(
         "{{% set ns = namespace(x={start}) %}}{{% for i in range(60) %}}{{% set ns.x = {step} %}}{{% endfor %}}{{{{ ns.x }}}}"
     )
 }
 
-/// Runs `body` as often as it may.
+/// Runs `body` as often as allowed.
 fn endless(setup: &str, body: &str) -> String {
     let loops = "{% for a in range(100000) %}{% for b in range(100000) %}";
     format!("{setup}{loops}{body}{{% endfor %}}{{% endfor %}}")
@@ -284,7 +284,7 @@ fn hostile_templates_fail_soon_in_bounded_memory() {
         let result = render(&source, &messages);
         let (peak, took) = (MEMORY.peak_usage() - before, begin.elapsed());
         most = most.max(peak);
-        assert!(peak < MOST_MEMORY, "{name}: {} MiB", peak >> 20);
+        assert!(peak < MAX_MEMORY, "{name}: {} MiB", peak >> 20);
         let error = match result {
             Ok(text) => panic!("{name}: {} bytes of text", text.len()),
             Err(error) => error.to_string(),
@@ -298,7 +298,7 @@ fn hostile_templates_fail_soon_in_bounded_memory() {
     eprintln!("at most {} MiB on the heap", most >> 20);
 }
 
-/// What is long, but neither deep nor slow, works.
+/// Long templates, neither deep nor slow, work.
 fn long_chains_are_not_deep(messages: &[Message]) {
     let chain = |first: &str, next: &str, n: usize| format!("{{{{ {first}{} }}}}", next.repeat(n));
     for (source, want) in [
@@ -318,11 +318,11 @@ fn long_chains_are_not_deep(messages: &[Message]) {
         let shown: String = source.chars().take(30).collect();
         assert_eq!(render(&source, messages).map_err(|e| e.to_string()), Ok(want), "{shown}");
     }
-    // Many long messages are no attack.
+    // Many long messages are not an attack.
     let messages = vec![Message::new("user", "Text. ".repeat(1000)); 500];
     let source = "{% for m in messages %}{{ '<' + m.role + '>' + m['content'] | trim + '\n' }}{% endfor %}";
     assert_eq!(render(source, &messages).unwrap().len(), 500 * 6006);
-    // Nor is one very long one that goes through everything that real templates do with content.
+    // Neither is a very long one with all operations that real templates apply to content.
     let long = [Message::new("user", "<think>a</think> word\n".repeat(500_000))];
     let source = "{% set c = messages[0].content %}{% if '</think>' in c %}{% set c = c.split('</think>')[-1] %}{% endif %}\
                   {% set d = messages[0]['content'][1:].strip() | replace('think', 'x') %}{{ c | trim }}{{ d | length }}\

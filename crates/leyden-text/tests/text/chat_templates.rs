@@ -100,9 +100,9 @@ const SNIPPET_DIFFERENCES: &[(&str, &str)] = &[
     ("{{ 'ǆ'.title() }}", "upper case stands for title case, which differs for a few digraphs"),
     ("{{ 'ﬁ' | capitalize }}", "upper case stands for title case, which differs for a few digraphs"),
     ("{% if false %}{{ 1 | nope }}{% endif %}", "what is not there is refused when the model is loaded"),
-    ("{{ l | random is defined }}", "a conversation has one prompt"),
-    ("{{ lipsum() }}", "a conversation has one prompt"),
-    ("{{ d | pprint }}", "it is for people who look for mistakes"),
+    ("{{ l | random is defined }}", "rendering is deterministic"),
+    ("{{ lipsum() }}", "rendering is deterministic"),
+    ("{{ d | pprint }}", "it is a debugging aid"),
     ("{% for loop in l %}{{ loop }}{% endfor %}", "the name is not refused"),
 ];
 
@@ -136,7 +136,7 @@ fn what_is_not_there_is_refused_at_load() {
         ("{{ messages is nope }}", "line 1: there is no test \"nope\""),
         ("{{ messages | selectattr('a', 'nope') }}", "line 1: there is no test \"nope\""),
         ("{% for m in messages %}\n{{ nope(m) }}{% endfor %}", "line 2: there is no function \"nope\""),
-        ("{{ messages | random }}", "there is no filter \"random\": a conversation has one prompt"),
+        ("{{ messages | random }}", "there is no filter \"random\": rendering is deterministic"),
         ("{{ lipsum() }}", "there is no function \"lipsum\""),
         ("{% include 'x' %}", "`include` needs another template"),
         ("{% call m %}{% endcall %}", "`call` needs a call"),

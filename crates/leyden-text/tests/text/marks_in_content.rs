@@ -1,4 +1,4 @@
-//! Marks of a model's format that messages spell out stay text; those that the template writes are tokens.
+//! Special tokens that messages spell out stay text; those that the template writes are parsed.
 use leyden_testkit::shared;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use leyden_text::{
 };
 use serde_json::{Value, json};
 
-/// A vocabulary of single bytes and these special tokens.
+/// Returns a vocabulary of single bytes and these special tokens.
 fn vocabulary(marks: &[&str], normalizer: &Value, normalized: bool) -> Box<dyn Tokenizer> {
     // The alphabet of byte-level tokens: printable bytes as they are, the others from U+0100 on.
     let mut others = 0x100..;
@@ -32,7 +32,7 @@ fn vocabulary(marks: &[&str], normalizer: &Value, normalized: bool) -> Box<dyn T
     from_tokenizer_json(document.to_string().as_bytes(), "t.json").unwrap()
 }
 
-/// What looks like a mark in a template, and what templates make out of roles.
+/// Texts that resemble special tokens in a template, or that templates derive from roles.
 fn marks(source: &str) -> BTreeSet<String> {
     let mut marks: BTreeSet<String> =
         ["<|user|>", "<|assistant|>", "<|system|>", "<|bos|>", "<|eos|>"].map(str::to_owned).into();
@@ -51,7 +51,7 @@ fn marks(source: &str) -> BTreeSet<String> {
     marks
 }
 
-/// The special tokens of a prompt and where in its text they stand, in a vocabulary of [`vocabulary`].
+/// Returns the special tokens of a prompt with their positions in its text, under a [`vocabulary`].
 fn specials(tokenizer: &dyn Tokenizer, ids: &[u32], text: &str) -> Vec<(u32, Range<usize>)> {
     let mut at = 0;
     let mut found = Vec::new();
@@ -66,7 +66,7 @@ fn specials(tokenizer: &dyn Tokenizer, ids: &[u32], text: &str) -> Vec<(u32, Ran
     found
 }
 
-/// A conversation with `word` wherever a client may write something.
+/// Returns a conversation with `word` wherever a client may write text.
 fn conversations(word: &str) -> Vec<(Value, Option<Value>)> {
     let call = json!({ "id": "abc123def", "type": "function",
         "function": { "name": "look", "arguments": { "what": word } } });
@@ -91,7 +91,7 @@ fn conversations(word: &str) -> Vec<(Value, Option<Value>)> {
 }
 
 fn render(template: &ChatTemplate, (messages, tools): &(Value, Option<Value>)) -> Option<Rendered> {
-    // One template wants these of its caller.
+    // One template expects these from its caller.
     let extra =
         json!({ "functions": json!(tools).to_string(), "datetime": "today" }).as_object().cloned().unwrap();
     let now = Some(std::time::SystemTime::UNIX_EPOCH);
@@ -138,7 +138,7 @@ fn no_template_lets_content_make_a_mark() {
                         |(_, range): &&(u32, Range<usize>)| range.start < at + word.len() && range.end > at;
                     assert_eq!(found.iter().find(inside), None, "{}: {mark}:\n{text}", path.display());
                 }
-                // Where the template does nothing else with it, its own marks are the same.
+                // If the template uses them in no other way, its own special tokens are the same.
                 let Some(plain) = plain else { continue };
                 if text.replace(&word, "zqwordqz") == plain.text() {
                     let ids = encode_rendered(&*tokenizer, plain).unwrap();
@@ -163,7 +163,7 @@ fn rendered(source: &str, content: &str) -> Rendered {
     template.render(&[Message::new("user", content)], &RenderOptions::default()).unwrap()
 }
 
-/// The content in what a template makes of the variable `c`, in brackets.
+/// Returns the content in a template's output for the variable `c`, in brackets.
 fn shown(snippet: &str, content: &str) -> String {
     let prompt = rendered(&format!("{{% set c = messages[0].content %}}{snippet}"), content);
     let mut shown = String::new();
@@ -211,7 +211,7 @@ fn operations_keep_what_is_content() {
     ] {
         assert_eq!(shown(snippet, " x,y "), want, "{snippet}");
     }
-    // A role that is no plain word is content, since a template may make a mark of it.
+    // A role that is not a plain word is content, since a template may derive a special token from it.
     let template = ChatTemplate::new("<|{{ messages[0].role }}|>", "", "", "t").unwrap();
     let of = |role: &str| template.render(&[Message::new(role, "")], &RenderOptions::default()).unwrap();
     assert!(of("user").content().is_empty());
@@ -230,7 +230,7 @@ fn marks_that_content_takes_part_in_are_none() {
     assert_eq!(ids(&format!("<|end{c}"), "|>"), [0; 0]);
     assert_eq!(ids(&format!("{c}|end|>"), "<"), [0; 0]);
     assert_eq!(ids(&format!("<|{c}|>"), "end"), [0; 0]);
-    // A longer one that content would complete does not hide the template's own.
+    // A longer special token that content would complete does not hide the template's own.
     assert_eq!(ids(&format!("<|end|>{c}"), "!"), [256]);
     assert_eq!(ids(&format!("{c}<|end|>"), "!"), [256]);
     assert_eq!(ids(&format!("{c}<|end|><|x|>"), "<|x|>!<|end|>!"), [256, 259]);
@@ -246,7 +246,7 @@ fn marks_of_normalized_texts_are_told_apart() {
         { "type": "Lowercase" }
     ] });
     let tokenizer = vocabulary(&["<end>", "<x>"], &normalizer, true);
-    // What a mark is looked for as, which begins as every text does.
+    // A special token whose search form begins as every text does.
     let marks = |source: &str, content: &str| {
         let ids = encode_rendered(&*tokenizer, &rendered(source, content)).unwrap();
         ids.into_iter().filter(|&id| id >= 256).collect::<Vec<_>>()

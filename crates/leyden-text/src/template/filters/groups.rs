@@ -1,4 +1,4 @@
-//! Filters that put items into groups.
+//! Filters that group items.
 
 use crate::template::budget::{Result, fail};
 use crate::template::functions::{Arguments, integer};
@@ -7,7 +7,7 @@ use crate::template::value::Value;
 
 use super::sequences::{by_path, key, sorted};
 
-/// Lists of so many items, the last filled up if something is given for that.
+/// Splits items into lists of `linecount`, the last padded with `fill_with` if given.
 pub(super) fn batch<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -37,7 +37,7 @@ pub(super) fn batch<'t>(
     interpreter.maker.list(rows)
 }
 
-/// So many lists of items that follow each other, the first ones longer where they do not come out even.
+/// Splits items into `slices` consecutive lists; the first ones are longer by one if the division has a remainder.
 pub(super) fn slice<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -67,7 +67,7 @@ pub(super) fn slice<'t>(
     interpreter.maker.list(rows)
 }
 
-/// The items that are alike in an attribute, sorted by it: pairs with the names `grouper` and `list`.
+/// Groups items by an attribute, sorted by it: pairs with the names `grouper` and `list`.
 pub(super) fn group_by<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,

@@ -1,4 +1,4 @@
-//! The filter that writes JSON.
+//! Filters that read and write JSON.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::template::json_text;
 use crate::template::print::{JsonLayout, Writer};
 use crate::template::value::Value;
 
-/// Reads a text with JSON. Jinja has no such filter; templates that were made for llama.cpp use it.
+/// Parses JSON. Jinja has no such filter; templates made for llama.cpp use it.
 pub(super) fn from_json<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -27,7 +27,7 @@ pub(super) fn from_json<'t>(
     })
 }
 
-/// JSON as Python's `json.dumps` writes it, with text as it is and without escapes for HTML.
+/// Writes JSON as Python's `json.dumps` does, without escaping non-ASCII characters or HTML.
 pub(super) fn to_json<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,

@@ -10,7 +10,7 @@ use crate::template::print::Writer;
 use crate::template::strings;
 use crate::template::value::Value;
 
-/// A length that an argument says, or one by default.
+/// Returns a length given as an argument, or the default.
 fn length(value: Option<&Value>, default: i64, what: &str) -> Result<i64> {
     value.map_or(Ok(default), |value| integer(value, what))
 }
@@ -27,13 +27,13 @@ pub(super) fn center<'t>(
 }
 
 impl Interpreter<'_> {
-    /// A text in the middle of a field, as `str.center` puts it there.
+    /// Centers a text in a field, as `str.center` does.
     pub(in crate::template) fn centered(&self, value: &Value, width: i64, fill: Part<'_>) -> Result<Value> {
         let text = value.as_str().unwrap_or_default();
         self.budget().scan(text.len())?;
         let width = usize::try_from(width).unwrap_or(0);
         let missing = width.saturating_sub(text.chars().count());
-        // Python puts the odd blank to the left in a field of odd width, to the right in one of even.
+        // Python puts the odd space to the left in a field of odd width, to the right in one of even width.
         let left = missing / 2 + (missing & width & 1);
         self.budget().can_make(missing.saturating_mul(fill.as_str().len()).saturating_add(text.len()))?;
         let blanks = |n: usize| Mixed::made_of(fill.as_str().repeat(n), fill);
@@ -50,7 +50,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// How far a text may be longer than it should be before it is cut.
+/// Excess over the maximum length up to which a text is not truncated.
 const LEEWAY: i64 = 5;
 
 pub(super) fn truncate<'t>(
@@ -89,7 +89,7 @@ pub(super) fn truncate<'t>(
     interpreter.maker.text(writer.text)
 }
 
-/// Lines of at most so many characters, broken at blanks.
+/// Wraps text to lines of at most `width` characters, breaking at spaces.
 pub(super) fn word_wrap<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,

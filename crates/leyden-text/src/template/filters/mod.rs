@@ -1,4 +1,4 @@
-//! The filters that stand behind `|`.
+//! Filters: the functions after `|`.
 
 mod groups;
 mod json;
@@ -18,7 +18,7 @@ use super::value::Value;
 use crate::error::Quoted;
 pub(super) use texts::escape_into;
 
-/// A filter by its names.
+/// Filter with its names.
 #[derive(Debug)]
 pub(super) struct Filter {
     names: &'static [&'static str],
@@ -77,25 +77,25 @@ static FILTERS: &[Filter] = &[
     Filter { names: &["xmlattr"], call: web::attributes },
 ];
 
-/// Filters of Jinja's that are left out, and why.
+/// Jinja filters that are not supported, with the reason.
 const LEFT_OUT: [(&str, &str); 3] = [
-    ("pprint", "it is for people who look for mistakes"),
-    ("random", "a conversation has one prompt"),
-    ("urlize", "it makes links of a web page"),
+    ("pprint", "it is a debugging aid"),
+    ("random", "rendering is deterministic"),
+    ("urlize", "it writes links for web pages"),
 ];
 
 pub(super) fn named(name: &str) -> Option<&'static Filter> {
     FILTERS.iter().find(|filter| filter.names.contains(&name))
 }
 
-/// Says that there is no such filter.
+/// Returns the error message for an unknown filter.
 pub(super) fn unknown(name: &str) -> String {
     let why = LEFT_OUT.iter().find(|(known, _)| *known == name);
     let why = why.map(|(_, why)| format!(": {why}")).unwrap_or_default();
     format!("there is no filter {}{why}", Quoted(name))
 }
 
-/// Whether an argument that is a flag is set.
+/// Returns whether a flag argument is given and true.
 fn is_true(value: Option<Value>) -> bool {
     value.is_some_and(|value| value.is_true())
 }
@@ -131,7 +131,7 @@ fn attribute<'t>(
 ) -> Result<Value> {
     let [name] = arguments.exactly("attr", ["name"])?;
     let name = text(&name, "the name of an attribute")?;
-    // Unlike `.`, it does not look at the entries of a dictionary.
+    // Unlike `.`, this filter ignores the entries of a dictionary.
     match value {
         Value::Dict(_) if super::methods::named(value, name).is_none() => Ok(Value::undefined(name)),
         value => interpreter.attribute(value, name),

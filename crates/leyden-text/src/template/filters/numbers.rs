@@ -60,7 +60,7 @@ pub(super) fn float<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Argum
     Ok(float.map_or_else(|| default.unwrap_or(Value::Float(0.0)), Value::Float))
 }
 
-/// A size in bytes with its unit.
+/// Formats a size in bytes with its unit.
 pub(super) fn file_size<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -107,7 +107,7 @@ pub(super) fn round<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Argum
     let scaled = number.as_f64() * scale;
     let rounded = match method.as_ref().map_or(Ok("common"), |method| text(method, "a method"))? {
         "common" if matches!(number, Number::Int(_)) && precision >= 0 => return Ok(value.clone()),
-        // Decimal digits decide: 2.675 is a little less than what it is written as.
+        // Rounding is by decimal digits: the float 2.675 is slightly less than its literal.
         "common" if precision >= 0 => {
             let digits = format!("{:.*}", precision.min(300) as usize, number.as_f64());
             return Ok(Value::Float(digits.parse().unwrap_or(f64::NAN)));

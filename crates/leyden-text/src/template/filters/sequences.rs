@@ -1,4 +1,4 @@
-//! Filters on what can be looped over.
+//! Filters on iterables.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ pub(super) fn reverse<'t>(
     interpreter.maker.list(items.items().iter().rev().cloned().collect())
 }
 
-/// What `attribute=` names in an item: keys, attributes or indices with dots between them.
+/// Looks up the path given as `attribute=` in an item: keys, attributes or indices separated by dots.
 pub(super) fn by_path(interpreter: &Interpreter<'_>, item: &Value, path: &Value) -> Result<Value> {
     let path_part = path.as_part();
     let Some(path) = path.as_str() else { return interpreter.item(item, path) };
@@ -77,12 +77,12 @@ pub(super) fn by_path(interpreter: &Interpreter<'_>, item: &Value, path: &Value)
     Ok(value)
 }
 
-/// The items that `map` and `select` go through; what counts as false has none, also if it is no sequence.
+/// Returns the items for `map` and `select`; a value that is false has none, even if it is not a sequence.
 fn items_or_none(interpreter: &Interpreter<'_>, value: &Value) -> Result<Rc<List>> {
     if value.is_true() { interpreter.items(value) } else { interpreter.maker.rc_list(Vec::new()) }
 }
 
-/// The items, or what `attribute` names in each.
+/// Returns the items, or the value of `attribute` of each.
 fn columns(interpreter: &Interpreter<'_>, items: &List, attribute: Option<&Value>) -> Result<Vec<Value>> {
     interpreter.can_make_items(items.items().len())?;
     match attribute {
@@ -137,7 +137,7 @@ pub(super) fn map<'t>(
     interpreter.maker.list(mapped)
 }
 
-/// The items for which a test holds or does not hold, on themselves or on an attribute.
+/// Selects the items for which a test of the item or of its attribute gives `wanted`.
 pub(super) fn select<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -182,7 +182,7 @@ pub(super) fn select<'t>(
     interpreter.maker.list(selected)
 }
 
-/// What values are ordered and told apart by: text without its case, unless case matters.
+/// Returns the key by which values are sorted and compared: lower-case text, unless case matters.
 pub(super) fn key(interpreter: &Interpreter<'_>, value: &Value, case_sensitive: bool) -> Result<Value> {
     match value.as_str() {
         Some(text) if !case_sensitive => {
@@ -193,7 +193,7 @@ pub(super) fn key(interpreter: &Interpreter<'_>, value: &Value, case_sensitive: 
     }
 }
 
-/// Sorts items by keys. The order of equal ones stays, also in reverse.
+/// Sorts items by keys. The sort is stable, also in reverse.
 pub(super) fn sorted(
     interpreter: &Interpreter<'_>,
     items: Vec<(Value, Value)>,

@@ -9,7 +9,7 @@ use crate::template::print::Writer;
 use crate::template::strings::{self, Ends};
 use crate::template::value::Value;
 
-/// The value as text, counted as looked at.
+/// Converts a value to text, and counts the steps of reading it.
 pub(super) fn as_text(interpreter: &Interpreter<'_>, value: &Value) -> Result<Value> {
     let value = interpreter.to_text(value)?;
     interpreter.budget().scan(value.as_str().map_or(0, str::len))?;
@@ -25,12 +25,12 @@ pub(super) fn map_text<'t>(
     let [] = arguments.exactly("this filter", [])?;
     let value = as_text(interpreter, value)?;
     let all = value.as_str().unwrap_or_default();
-    // A character can become three.
+    // The change of case can make three characters of one.
     interpreter.budget().can_make(all.len().saturating_mul(3))?;
     interpreter.maker.text(Mixed::made_of(change(all), value.as_part()))
 }
 
-/// A word begins at the start and behind white space, `-` and opening brackets.
+/// Capitalizes words. A word begins at the start and after white space, `-` and opening brackets.
 pub(super) fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut begins = true;
@@ -45,7 +45,7 @@ pub(super) fn title(text: &str) -> String {
     out
 }
 
-/// Appends a text with what HTML gives a meaning replaced.
+/// Appends a text with the special characters of HTML escaped.
 pub(in crate::template) fn escape_into(out: &mut Mixed, part: Part<'_>) {
     for (run, is_content) in part.runs() {
         let mut rest = run;
@@ -175,7 +175,7 @@ pub(super) fn indent<'t>(
     interpreter.maker.text(writer.text)
 }
 
-/// Puts values into a format: `'%s of %s' | format(a, b)`.
+/// Inserts values into a format: `'%s of %s' | format(a, b)`.
 pub(super) fn format<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,

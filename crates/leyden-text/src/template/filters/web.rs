@@ -1,4 +1,4 @@
-//! Filters for addresses and HTML.
+//! Filters for URLs and HTML.
 
 use super::texts::{as_text, escape, escape_into};
 use crate::template::budget::{Result, fail};
@@ -9,7 +9,7 @@ use crate::template::print::Writer;
 use crate::template::strings;
 use crate::template::value::Value;
 
-/// Writes a text with what an address cannot have in percent signs; of a query `/` too, and blanks as `+`.
+/// Writes a text percent-encoded; in a query, `/` is encoded too, and spaces become `+`.
 fn quoted(writer: &mut Writer<'_>, part: Part<'_>, in_query: bool) -> Result<()> {
     for (run, is_content) in part.runs() {
         writer.budget.can_make(run.len().saturating_mul(3))?;
@@ -62,7 +62,7 @@ pub(super) fn url_encode<'t>(
     interpreter.maker.text(writer.text)
 }
 
-/// As `escape`, also of what counts as safe.
+/// Escapes as `escape` does, also text that is marked as safe.
 pub(super) fn force_escape<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -75,7 +75,7 @@ pub(super) fn force_escape<'t>(
     escape(interpreter, &plain, arguments)
 }
 
-/// The entries of a dictionary as attributes of an element.
+/// Writes the entries of a dictionary as attributes of an XML element.
 pub(super) fn attributes<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -114,7 +114,7 @@ pub(super) fn attributes<'t>(
     interpreter.maker.marked(all, true)
 }
 
-/// The text without comments and tags, its blanks as one each.
+/// Removes comments and tags, and collapses white space.
 pub(super) fn strip_tags<'t>(
     interpreter: &mut Interpreter<'t>,
     value: &Value,
@@ -151,7 +151,7 @@ pub(super) fn strip_tags<'t>(
     interpreter.maker.text(out)
 }
 
-/// Entities that stand for a character; others stay as they are written.
+/// Entities that are decoded; others are left as they are.
 const ENTITIES: [(&str, &str); 8] = [
     ("amp", "&"),
     ("lt", "<"),

@@ -1,4 +1,4 @@
-//! `'{}'.format(x)`: fields in braces.
+//! `'{}'.format(x)`: replacement fields in braces.
 
 use super::{Spec, count, number, padded, unknown};
 use crate::template::budget::{Result, fail};
@@ -8,11 +8,11 @@ use crate::template::mixed::{Mixed, Part};
 use crate::template::print::Writer;
 use crate::template::value::{Number, Text, Value};
 
-/// How fields without a number are counted.
+/// Numbering of fields: automatic or explicit.
 #[derive(Default)]
 struct Counting {
     next: usize,
-    /// Fields have numbers, once that is known.
+    /// True if fields have explicit numbers; `None` before the first field.
     numbered: Option<bool>,
 }
 
@@ -30,7 +30,7 @@ impl Counting {
     }
 }
 
-/// A format with values put in.
+/// Formats values with a format string.
 pub(in crate::template) fn format(
     interpreter: &Interpreter<'_>,
     format: &Text,
@@ -42,7 +42,7 @@ pub(in crate::template) fn format(
     interpreter.maker.marked(writer.text, format.safe)
 }
 
-/// Writes a format; that of a field may have fields itself, but none within these.
+/// Writes a format string. The format specification of a field may contain fields itself, but only one level deep.
 fn fields(
     interpreter: &Interpreter<'_>,
     format: Part<'_>,
@@ -70,7 +70,7 @@ fn fields(
         let end = field_end(text, brace + 1)?;
         let inner = &text[brace + 1..end];
         let colon = inner.find([':', '!']).map_or(inner.len(), |i| i);
-        // A name may have a colon in square brackets.
+        // A name may contain a colon in square brackets.
         let colon = match (inner.find('['), inner.find(']')) {
             (Some(open), Some(close)) if open < colon && colon < close => {
                 inner[close..].find([':', '!']).map_or(inner.len(), |i| close + i)
@@ -84,7 +84,7 @@ fn fields(
                 let conversion = chars.next();
                 let spec = chars.as_str();
                 if !spec.is_empty() && !spec.starts_with(':') {
-                    return fail("the format has more than one letter behind `!`");
+                    return fail("the format has more than one letter after `!`");
                 }
                 (conversion.or(Some(' ')), spec)
             }
@@ -110,7 +110,7 @@ fn fields(
     writer.push_part(format.range(from..text.len()))
 }
 
-/// Where the field that begins here ends.
+/// Returns the end of the field that begins at `from`.
 fn field_end(text: &str, from: usize) -> Result<usize> {
     let mut depth = 1;
     for (at, c) in text[from..].char_indices() {
@@ -122,7 +122,7 @@ fn field_end(text: &str, from: usize) -> Result<usize> {
     fail("the format has a `{` without its `}`")
 }
 
-/// The value of a field: an argument, or a part of one.
+/// Returns the value of a field: an argument, or a part of one.
 fn value(
     interpreter: &Interpreter<'_>,
     name: &str,
@@ -157,7 +157,7 @@ fn value(
             value = interpreter.item(&value, &index)?;
             rest = behind;
         } else {
-            return fail("the format names a field in no way that is known");
+            return fail("the format has a malformed field name");
         }
         if let Value::Undefined(name) = &value {
             return fail(format!("{name} is undefined"));
@@ -166,7 +166,7 @@ fn value(
     Ok(value)
 }
 
-/// `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
+/// Parses `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
 fn parsed(text: &str) -> Result<Spec> {
     let mut spec = Spec::default();
     let mut rest = text;
@@ -210,7 +210,7 @@ fn parsed(text: &str) -> Result<Spec> {
     if let Some(behind) = rest.strip_prefix('.') {
         let (precision, behind) = behind.split_at(digits(behind));
         if precision.is_empty() {
-            return fail("the format lacks the digits behind its point");
+            return fail("the format lacks the digits after its point");
         }
         spec.precision = Some(count(precision)?);
         rest = behind;
@@ -218,7 +218,7 @@ fn parsed(text: &str) -> Result<Spec> {
     let mut kinds = rest.chars();
     spec.kind = kinds.next();
     if kinds.next().is_some() {
-        return fail(format!("the format `{}` is not known", text.escape_default()));
+        return fail(format!("the format `{}` is unknown", text.escape_default()));
     }
     Ok(spec)
 }
@@ -255,12 +255,12 @@ fn as_text(writer: &mut Writer<'_>, text: &Mixed, spec: &Spec) -> Result<()> {
     if !fits {
         return fail("the format does not fit a str");
     }
-    // Zeros before a width fill a text behind it.
+    // A zero before the width pads a text on its right.
     let align = if spec.align == Some('=') { Some('<') } else { spec.align };
     padded(writer, "", Part::new(&text.text, &text.content), &Spec { align, ..spec.clone() }, '<')
 }
 
-/// Writes a value that is no text.
+/// Writes a value that is not a text.
 fn other(
     interpreter: &Interpreter<'_>,
     writer: &mut Writer<'_>,
@@ -300,7 +300,7 @@ fn other(
         (_, Some(Number::Int(_)))
             if spec.precision.is_some() && matches!(spec.kind, None | Some('d' | 'x' | 'X' | 'o' | 'b')) =>
         {
-            fail("an int has no digits behind a point")
+            fail("an int has no digits after a point")
         }
         (_, Some(found)) => number(writer, found, spec),
         _ => unknown(spec.kind.unwrap_or('s'), value),

@@ -1,7 +1,7 @@
-//! Text made after a format, as Python does it: `'%s' % x` and `'{}'.format(x)`.
+//! String formatting as in Python: `'%s' % x` and `'{}'.format(x)`.
 //!
-//! Content of a result is told apart byte by byte: what the format says is the format's, and a text that is put in
-//! keeps what it is.
+//! Content of a result is tracked byte by byte: text of the format string keeps the format's origin, and an
+//! inserted text keeps its own.
 
 mod braces;
 mod numbers;
@@ -16,20 +16,20 @@ use super::value::{Number, Value};
 pub(super) use braces::format;
 pub(super) use percent::percent;
 
-/// The widest field and the most digits, whatever memory there is.
+/// Maximum width and precision of a field.
 const MAX_WIDTH: usize = 1 << 24;
 
-/// How one value is written.
+/// Format specification of one value.
 #[derive(Clone, Debug)]
 struct Spec {
     fill: char,
-    /// `<`, `>`, `^`, or `=` for blanks between sign and digits.
+    /// `<`, `>`, `^`, or `=` for padding between sign and digits.
     align: Option<char>,
-    /// `+` and a blank stand before numbers that are not negative.
+    /// `+` or a space to write it before numbers that are not negative, else `-`.
     sign: char,
     alternate: bool,
     width: usize,
-    /// Separator of thousands.
+    /// Thousands separator.
     grouping: Option<char>,
     precision: Option<usize>,
     kind: Option<char>,
@@ -51,7 +51,7 @@ impl Default for Spec {
     }
 }
 
-/// A number of a format.
+/// Parses a width or precision.
 fn count(digits: &str) -> Result<usize> {
     match digits.parse::<usize>() {
         Ok(n) if n <= MAX_WIDTH => Ok(n),
@@ -59,7 +59,7 @@ fn count(digits: &str) -> Result<usize> {
     }
 }
 
-/// Writes something in its field.
+/// Writes a text padded to its field.
 fn padded(writer: &mut Writer<'_>, sign: &str, body: Part<'_>, spec: &Spec, align: char) -> Result<()> {
     let length = sign.chars().count() + body.as_str().chars().count();
     let missing = spec.width.saturating_sub(length);
@@ -84,7 +84,7 @@ fn padded(writer: &mut Writer<'_>, sign: &str, body: Part<'_>, spec: &Spec, alig
     fill(writer, missing - before)
 }
 
-/// Writes a number in its field.
+/// Writes a number padded to its field.
 fn number(writer: &mut Writer<'_>, value: Number, spec: &Spec) -> Result<()> {
     let precision = spec.precision.unwrap_or(0);
     writer.budget.can_make(precision.saturating_add(spec.width).saturating_add(400))?;
@@ -115,7 +115,7 @@ fn number(writer: &mut Writer<'_>, value: Number, spec: &Spec) -> Result<()> {
 }
 
 impl Interpreter<'_> {
-    /// A value as text, up to so many characters; escaped where the format counts as safe.
+    /// Converts a value to text of at most `precision` characters, escaped if the format string is marked as safe.
     fn formatted(&self, value: &Value, safe: bool, precision: Option<usize>) -> Result<Mixed> {
         let value = self.to_text(value)?;
         let text = value.as_str().unwrap_or_default();
@@ -130,7 +130,7 @@ impl Interpreter<'_> {
         Ok(out)
     }
 
-    /// A value as source, with `ascii` in ASCII alone.
+    /// Returns a value as `repr` writes it, restricted to ASCII if `ascii` is true.
     fn represented(&self, value: &Value, ascii: bool) -> Result<Mixed> {
         let mut writer = Writer::new(self.budget());
         writer.repr(value)?;
@@ -152,7 +152,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// Says which kind of value a format cannot write.
+/// Returns an error that names a value's type that the format cannot write.
 fn unknown<T>(kind: char, value: &Value) -> Result<T> {
     fail(format!("the format `{}` does not fit a {}", kind.escape_default(), value.type_name()))
 }

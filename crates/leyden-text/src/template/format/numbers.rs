@@ -1,13 +1,13 @@
-//! The digits of numbers after a format.
+//! Digits of formatted numbers.
 
 use super::Spec;
 use crate::template::budget::{Result, fail};
 use crate::template::print;
 
-/// Digits behind the point that a float can have; what follows is zeros.
-const MOST_DIGITS: usize = 1100;
+/// Maximum number of non-zero decimals of a float; further digits are zeros.
+const MAX_DIGITS: usize = 1100;
 
-/// Returns the sign of an integer (`true` is negative) and its digits.
+/// Returns the sign of an integer (true if negative) and its digits.
 pub(super) fn integer(value: i64, spec: &Spec) -> Result<(bool, String)> {
     let size = value.unsigned_abs();
     let kind = spec.kind.unwrap_or('d');
@@ -25,7 +25,7 @@ pub(super) fn integer(value: i64, spec: &Spec) -> Result<(bool, String)> {
     Ok((value < 0, plain))
 }
 
-/// The digits of a float that is not negative.
+/// Returns the digits of a float that is not negative.
 pub(super) fn float(value: f64, spec: &Spec) -> Result<String> {
     let kind = spec.kind.unwrap_or(' ');
     let upper = kind.is_ascii_uppercase();
@@ -51,11 +51,11 @@ pub(super) fn float(value: f64, spec: &Spec) -> Result<String> {
 }
 
 fn fixed(value: f64, digits: usize) -> String {
-    let exact = digits.min(MOST_DIGITS);
+    let exact = digits.min(MAX_DIGITS);
     format!("{value:.exact$}") + &"0".repeat(digits - exact)
 }
 
-/// The digits with an exponent of at least two.
+/// Writes a number with an exponent of at least two digits.
 fn scientific(value: f64, digits: usize, alternate: bool) -> String {
     let (mantissa, exponent) = parts(value, digits);
     let point = if digits == 0 && alternate { "." } else { "" };
@@ -63,7 +63,7 @@ fn scientific(value: f64, digits: usize, alternate: bool) -> String {
 }
 
 fn parts(value: f64, digits: usize) -> (String, i32) {
-    let exact = digits.min(MOST_DIGITS);
+    let exact = digits.min(MAX_DIGITS);
     let text = format!("{value:.exact$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     (mantissa.to_owned() + &"0".repeat(digits - exact), exponent.parse().unwrap_or(0))
@@ -73,7 +73,8 @@ fn exponent_text(exponent: i32) -> String {
     format!("e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
 }
 
-/// So many digits in all, with an exponent where the number is large or small. `dotted` numbers have a point.
+/// Writes `digits` significant digits, with an exponent if the number is large or small. With `dotted` the result
+/// always has a point.
 fn general(value: f64, digits: usize, dotted: bool, alternate: bool) -> String {
     let (mantissa, exponent) = parts(value, digits - 1);
     let most = digits as i64 - i64::from(dotted);
@@ -89,15 +90,15 @@ fn general(value: f64, digits: usize, dotted: bool, alternate: bool) -> String {
     if dotted && !text.contains('.') { text + ".0" } else { text }
 }
 
-/// The digits with separators: between thousands, or of another base between four. With zeros in front they are at least
-/// `width` characters.
+/// Inserts separators every three digits, or every four in other bases than 10. With zero padding the result has at
+/// least `width` characters.
 pub(super) fn grouped(digits: &str, separator: char, kind: Option<char>, width: usize) -> String {
     let size = if matches!(kind, Some('b' | 'o' | 'x' | 'X')) { 4 } else { 3 };
     let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
     let end =
         if size == 3 { digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len()) } else { end };
     let (whole, behind) = digits.split_at(end);
-    // Each group but the first adds its separator.
+    // Each group but the first adds a separator.
     let around = behind.len();
     let mut n = whole.len();
     while n > 0 && n + (n - 1) / size + around < width {

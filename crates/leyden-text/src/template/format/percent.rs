@@ -1,4 +1,4 @@
-//! `'%s' % x`: conversions as C's `printf` has them.
+//! `'%s' % x`: conversions as of C's `printf`.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -10,7 +10,7 @@ use crate::template::mixed::{Mixed, Part};
 use crate::template::print::Writer;
 use crate::template::value::{Number, Text, Value};
 
-/// The values that conversions take in turn.
+/// Values to be consumed by the conversions in order.
 struct Taken<'v> {
     arguments: &'v Value,
     next: usize,
@@ -40,7 +40,7 @@ impl<'v> Taken<'v> {
 
 type Chars<'f> = Peekable<CharIndices<'f>>;
 
-/// A format with values put in.
+/// Formats values with a format string.
 pub(in crate::template) fn percent(
     interpreter: &Interpreter<'_>,
     format: &Text,
@@ -91,7 +91,7 @@ pub(in crate::template) fn percent(
     interpreter.maker.marked(writer.text, format.safe)
 }
 
-/// The name in brackets behind a `%`, if there is one.
+/// Parses the name in parentheses after a `%`, if there is one.
 fn mapping_key<'f>(chars: &mut Chars<'f>, text: &'f str) -> Result<Option<&'f str>> {
     let Some((open, _)) = chars.next_if(|(_, c)| *c == '(') else { return Ok(None) };
     let mut depth = 1;
@@ -104,7 +104,7 @@ fn mapping_key<'f>(chars: &mut Chars<'f>, text: &'f str) -> Result<Option<&'f st
     fail("the format has a name without its `)`")
 }
 
-/// Flags, width, digits and size of a conversion.
+/// Parses flags, width, precision and length modifier of a conversion.
 fn spec(chars: &mut Chars<'_>, taken: &mut Taken<'_>) -> Result<Spec> {
     let mut spec = Spec::default();
     let (mut left, mut zero) = (false, false);
@@ -135,7 +135,7 @@ fn spec(chars: &mut Chars<'_>, taken: &mut Taken<'_>) -> Result<Spec> {
     Ok(spec)
 }
 
-/// A number of the format, or that of a value if it is `*`.
+/// Parses a number of the format, or takes it from the values if it is `*`.
 fn size(chars: &mut Chars<'_>, taken: &mut Taken<'_>) -> Result<Option<i64>> {
     if chars.next_if(|(_, c)| *c == '*').is_some() {
         let value = taken.next()?;
@@ -203,7 +203,7 @@ fn convert(
             if digits == 0 {
                 return number(writer, Number::Int(int), &spec);
             }
-            // At least so many digits.
+            // The precision is the minimum number of digits.
             interpreter.budget().can_make(digits.saturating_add(spec.width))?;
             let (negative, plain) = super::numbers::integer(int, &Spec { alternate: false, ..spec.clone() })?;
             let prefix = if spec.alternate && matches!(kind, 'x' | 'X' | 'o') {
