@@ -31,7 +31,7 @@ pub(crate) struct LabelRequest {
 pub(crate) fn schema() -> Value {
     json!({
         "labels": {
-            "type": "array", "minItems": 1, "maxItems": LabelPrompt::MOST, "items": { "type": "string" },
+            "type": "array", "minItems": 1, "maxItems": LabelPrompt::MAX_LABELS, "items": { "type": "string" },
             "description": "What entities of the texts are wanted, in words of any kind; for models of GLiNER alone, which need them"
         },
         "threshold": {

@@ -1,8 +1,8 @@
-//! [`Bounds`]: how far the encoding of a text may go.
+//! [`Bounds`]: limits of encoding a text.
 
 use crate::error::ErrorKind;
 
-/// When to give up on a text: it has more tokens than can be used, or nobody waits for them any more.
+/// Limits of encoding a text: a maximum number of tokens, and a cancellation callback.
 ///
 /// ```
 /// use leyden_text::{Bounds, Special, from_tokenizer_json};
@@ -22,27 +22,28 @@ pub struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    /// No bounds.
+    /// No limits.
     pub const NONE: Bounds<'static> = Bounds { most_tokens: usize::MAX, stop: &|| false };
 
-    /// At most so many tokens.
+    /// Limits the number of tokens.
     #[must_use]
     pub fn tokens(most_tokens: usize) -> Bounds<'static> {
         Bounds { most_tokens, ..Bounds::NONE }
     }
 
-    /// The same bounds, and an end where `stop` says so. It is asked every millisecond or so, however long a word is.
+    /// Adds a callback that cancels the encoding when it returns true. It is called about every millisecond, even
+    /// within a long word.
     #[must_use]
     pub fn until(self, stop: &dyn Fn() -> bool) -> Bounds<'_> {
         Bounds { most_tokens: self.most_tokens, stop }
     }
 
-    /// The function that says whether to stop.
+    /// Returns the cancellation callback.
     pub(super) fn stop(&self) -> &dyn Fn() -> bool {
         self.stop
     }
 
-    /// Whether to go on behind a word or a stretch of one, where there are `tokens` so far.
+    /// Checks the limits after a word or part of one, with `tokens` tokens so far.
     pub(super) fn check(&self, tokens: usize) -> Result<(), Exceeded> {
         if tokens > self.most_tokens {
             return Err(Exceeded::Tokens(self.most_tokens));
@@ -57,15 +58,15 @@ impl std::fmt::Debug for Bounds<'_> {
     }
 }
 
-/// Characters or tokens between two looks at the bounds, where these are looked at within a word: a millisecond or less.
+/// Number of characters or tokens between two checks of the limits within a word: a millisecond or less.
 pub(super) const LOOK_EVERY: usize = 4096;
 
-/// Which bound was reached.
+/// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exceeded {
-    /// There are more tokens than this.
+    /// More tokens than this.
     Tokens(usize),
-    /// It was to stop.
+    /// Cancelled by the callback.
     Stopped,
 }
 

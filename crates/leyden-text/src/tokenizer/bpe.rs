@@ -26,22 +26,23 @@ use crate::error::{Error, ErrorKind, Quoted};
 const PRE: &str = "tokenizer.ggml.pre";
 const MERGES: &str = "tokenizer.ggml.merges";
 
-/// From so many merges on several threads look them up: of a large vocabulary they took a third of a model's start.
+/// Minimum number of merges that are looked up on several threads: for a large vocabulary this was a third of a
+/// model's load time.
 const MANY: usize = 1 << 14;
 
-/// Stands for a byte or a character that is no token while its word is merged.
+/// Placeholder of a byte or character without a token while its word is merged.
 const NO_TOKEN: u32 = u32::MAX - 1;
 
 struct Bpe {
     pre: &'static PreTokenizer,
-    /// The token of each single byte.
+    /// Token of each single byte.
     byte_ids: [Option<u32>; 256],
-    /// The token of each single character, in vocabularies of raw text.
+    /// Token of each single character, in vocabularies of raw text.
     char_ids: HashMap<char, u32>,
-    /// The token of so many line feeds, if the pre-tokenizer wants them whole.
+    /// Token of each run of line feeds, by its length, if the pre-tokenizer keeps runs whole.
     line_feeds: Vec<Option<u32>>,
     merges: Merges,
-    /// Tokens by their bytes; filled only if the pre-tokenizer asks for whole words.
+    /// Tokens by their bytes; empty unless the pre-tokenizer looks up whole words.
     words: HashMap<Box<[u8]>, u32>,
 }
 
@@ -51,7 +52,7 @@ pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer
     with_rule(meta, file, name)
 }
 
-/// Reads the tokenizer of Gemma 4, whose files name no rule.
+/// Reads the tokenizer of Gemma 4, whose files name no pre-tokenizer.
 pub(super) fn gemma4_from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
     with_rule(meta, file, "gemma4")
 }
@@ -103,7 +104,7 @@ fn read_merges(lines: &StrArray, texts: &TextIndex, file: &str) -> Result<Merges
     Ok(merges)
 }
 
-/// The tokens of some merges: two, and the one that they make. A line is two texts with a space between them.
+/// Looks up the ids of some merges: `(left, right, merged)`. A line is two texts with a space between them.
 fn find_merges(
     lines: &StrArray,
     ranks: Range<usize>,
@@ -118,7 +119,7 @@ fn find_merges(
             let line = String::from_utf8_lossy(line);
             Error::new(file, MERGES, ErrorKind::Invalid(format!("merge {rank}, {}, {what}", Quoted(&line))))
         };
-        // A space is never part of a text, but the first byte is not looked at, as elsewhere.
+        // A space is never part of a text; the first byte is not checked, as in other implementations.
         let space = line.iter().skip(1).position(|&b| b == b' ').map(|at| at + 1);
         let (left, right) = match space {
             Some(space) => (&line[..space], &line[space + 1..]),
@@ -138,8 +139,8 @@ fn find_merges(
     Ok(found)
 }
 
-/// Does one thing on a thread of its own while another is done, or before it where there are few `merges`, or no thread
-/// is to be had.
+/// Runs `there` on another thread while `here` runs; one after the other if there are few `merges` or a thread
+/// cannot be started.
 fn beside<A: Send, B>(merges: usize, there: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
     if merges < MANY {
         return (there(), here());
@@ -195,7 +196,7 @@ impl Model for Bpe {
         };
         let mut encoder = Encoder { bpe: self, ids, bounds, seen: HashMap::new(), no_token: None };
         let mut exceeded = Ok(());
-        // What is behind a bound is still cut, which takes a hundredth of the time, but not looked at.
+        // After an exceeded limit the rest is still split, which takes a hundredth of the time, but not encoded.
         (self.pre.split)(&escaped, &mut |word| {
             if exceeded.is_ok() {
                 exceeded = encoder.word(word);
@@ -219,14 +220,14 @@ impl Model for Bpe {
     }
 }
 
-/// The work on one text.
+/// State of encoding one text.
 struct Encoder<'a, 't> {
     bpe: &'a Bpe,
     ids: &'a mut Vec<u32>,
     bounds: &'a Bounds<'a>,
-    /// Where in `ids` a word that was seen before has been written.
+    /// Range in `ids` of each word that was encoded before.
     seen: HashMap<&'t str, (usize, usize)>,
-    /// A byte that could not be written.
+    /// A byte that could not be encoded.
     no_token: Option<u8>,
 }
 
@@ -288,7 +289,7 @@ impl<'t> Encoder<'_, 't> {
         if unknown.is_empty() {
             return Ok(());
         }
-        // No merge names a character that is no token, so they are all there, in their order.
+        // No merge contains a character without a token, so all placeholders are left, in order.
         let merged = self.ids.split_off(start);
         let mut unknown = unknown.into_iter();
         for id in merged {
@@ -307,9 +308,9 @@ impl<'t> Encoder<'_, 't> {
         Ok(())
     }
 
-    /// Notes a byte without a token, of the character `whole`. Vocabularies of training texts without control
-    /// characters, or characters of planes that have none, lack their bytes; then these are left out, as llama.cpp leaves
-    /// out any. Text that means something is not dropped silently.
+    /// Records a byte without a token, of the character `whole`. Vocabularies made from texts without control
+    /// characters, or without unassigned ones, lack their bytes; then these are dropped, as llama.cpp drops any.
+    /// Other text is not dropped silently.
     fn missing(no_token: &mut Option<u8>, byte: u8, whole: char) {
         if whole == ' ' || !matches!(class(whole), Class::Control | Class::Other) {
             *no_token = Some(byte);
@@ -339,7 +340,7 @@ mod tests {
         crate::from_gguf(&meta, "m").unwrap()
     }
 
-    /// The definition: merge the leftmost pair of the lowest rank until there is none.
+    /// Merges the leftmost pair of the lowest rank until there is none: the reference.
     fn by_definition(text: &str, tokens: &[String], merges: &[String]) -> Vec<u32> {
         let mut parts: Vec<String> = text.chars().map(String::from).collect();
         loop {
@@ -374,7 +375,7 @@ mod tests {
                 }
             }
             let tokenizer = tokenizer(&tokens, &merges);
-            // Both sides of the length at which scanning gives way to the heap.
+            // On both sides of the length from which a heap replaces the scan.
             for len in [text.len().min(SCAN_TOKENS), text.len()] {
                 let got = tokenizer.encode(&text[..len], Special::AsText).unwrap();
                 prop_assert_eq!(got, by_definition(&text[..len], &tokens, &merges));
@@ -390,7 +391,7 @@ mod tests {
             "m: tokenizer.ggml.tokens: the vocabulary has no token for byte 0x62, which the text contains";
         assert_eq!(error.to_string(), want);
         assert!(tokenizer.encode("", Special::AsText).unwrap().is_empty());
-        // What means nothing is left out, and parts what is beside it.
+        // Dropped characters still separate their neighbours.
         assert_eq!(tokenizer.encode("\x13a\u{b0000}a", Special::AsText).unwrap(), [0, 0]);
     }
 }

@@ -1,13 +1,13 @@
-//! The alphabet of byte-level vocabularies: every byte is written as one printable character.
+//! Alphabet of byte-level vocabularies: every byte is written as one printable character.
 //!
-//! The 188 bytes that are printable in Latin-1 stand for themselves; the other 68 follow, in order, from
-//! U+0100 on. So a space is `Ġ` and a line feed `Ċ`.
+//! The 188 bytes that are printable in Latin-1 map to themselves; the other 68 map, in order, to the characters
+//! from U+0100 on. So a space is `Ġ` and a line feed `Ċ`.
 
 const fn is_printable(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// The byte for each character of the alphabet, or `NONE`; the alphabet ends at U+0143.
+/// Byte of each character of the alphabet, or `NONE`; the alphabet ends at U+0143.
 static BYTES: [u16; 0x144] = {
     let mut bytes = [NONE; 0x144];
     let mut next = 0x100;
@@ -25,7 +25,8 @@ static BYTES: [u16; 0x144] = {
 };
 const NONE: u16 = u16::MAX;
 
-/// Appends the bytes that `text` spells. False, and `out` as it was, if a character is none of the alphabet's.
+/// Appends the bytes that `text` spells. Returns false and leaves `out` unchanged if a character is not of the
+/// alphabet.
 pub(super) fn decode(text: &str, out: &mut Vec<u8>) -> bool {
     let before = out.len();
     for c in text.chars() {
@@ -40,7 +41,7 @@ pub(super) fn decode(text: &str, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The character for each byte.
+/// Character of each byte.
 static CHARS: [char; 256] = {
     let mut chars = ['\0'; 256];
     let mut at = 0;
@@ -55,12 +56,12 @@ static CHARS: [char; 256] = {
     chars
 };
 
-/// The character that spells `byte`.
+/// Returns the character of `byte`.
 pub(super) fn encode(byte: u8) -> char {
     CHARS[usize::from(byte)]
 }
 
-/// Appends the characters that spell the bytes of `c`.
+/// Appends the characters of the bytes of `c`.
 pub(super) fn spell(c: char, out: &mut String) {
     out.extend(c.encode_utf8(&mut [0; 4]).bytes().map(encode));
 }

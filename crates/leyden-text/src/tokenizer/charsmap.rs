@@ -1,11 +1,11 @@
-//! SentencePiece's compiled normalisation (`tokenizer.ggml.precompiled_charsmap`).
+//! SentencePiece's compiled normalization (`tokenizer.ggml.precompiled_charsmap`).
 //!
-//! It maps texts of a few bytes to other texts. The longest that the input goes on with is replaced; what none
-//! matches stays. The map is a double-array trie (Aoe 1989, in the compact form of Kanda and others 2018:
-//! 32 bits a unit, children found by exclusive or), followed by the replacements, each ended by a zero byte.
+//! It maps texts of a few bytes to other texts. The longest match at each position is replaced; other text is kept.
+//! The map is a double-array trie (Aoe 1989, in the compact form of Kanda and others 2018: 32 bits per unit,
+//! children found by exclusive or), followed by the replacements, each ended by a zero byte.
 //!
-//! Texts with the same end share its units. A damaged map may lead in circles or outside, so it is walked as a whole
-//! when it is read, every unit once.
+//! Texts with the same suffix share its units. A corrupt map may contain cycles or point outside, so the whole trie
+//! is walked when it is read, every unit once.
 
 use leyden_tensor::Metadata;
 
@@ -13,45 +13,45 @@ use crate::error::{Error, ErrorKind};
 
 pub(super) const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
-/// The longest text that is replaced. Those of Unicode's compatibility forms have some dozens of bytes.
+/// Maximum length of a replaced text. Those of Unicode's compatibility forms have some dozens of bytes.
 const MAX_KEY_BYTES: usize = 256;
 
-/// A checked map.
+/// Validated map.
 #[derive(Debug, Default)]
 pub(super) struct Charsmap {
     units: Vec<u32>,
-    /// The texts to put in place, each ended by a zero byte.
+    /// Replacements, each ended by a zero byte.
     replacements: String,
 }
 
-/// A unit of the trie: the byte that leads to it, whether a text ends here, and where its children are.
+/// Unit of the trie: the byte that leads to it, whether a text ends here, and the offset of its children.
 #[derive(Clone, Copy)]
 struct Unit(u32);
 
 impl Unit {
-    /// The byte that leads here from the parent; more than 255 for a unit that holds a value.
+    /// Returns the byte that leads here from the parent; more than 255 for a unit that holds a value.
     fn label(self) -> u32 {
         self.0 & (1 << 31 | 0xff)
     }
 
-    /// Whether a text ends here; its value is then in the unit at the children's base.
+    /// Returns whether a text ends here; its value is then in the unit at the children's base.
     fn ends(self) -> bool {
         self.0 >> 8 & 1 == 1
     }
 
-    /// What takes a place to the base of the children, by exclusive or.
+    /// Returns the exclusive or of this unit's position and the base of its children.
     fn offset(self) -> u32 {
         self.0 >> 10 << ((self.0 & 1 << 9) >> 6)
     }
 
-    /// Where in the replacements the value begins.
+    /// Returns the start of the value in the replacements.
     fn value(self) -> usize {
         (self.0 & !(1 << 31)) as usize
     }
 }
 
 impl Charsmap {
-    /// Reads the map from the metadata of a file; without one, every text stays as it is.
+    /// Reads the map from the metadata of a file; an empty map if there is none.
     pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Self, Error> {
         let numbers = meta.opt_array_i32(CHARSMAP);
         let Some(numbers) = numbers.map_err(|error| Error::new(file, None, ErrorKind::Metadata(error)))?
@@ -59,7 +59,7 @@ impl Charsmap {
             return Ok(Self::default());
         };
         let invalid = |what: &str| Error::new(file, CHARSMAP, ErrorKind::Invalid(what.into()));
-        // Bytes, signed or not.
+        // Bytes, stored as signed or unsigned numbers.
         let bytes: Option<Vec<u8>> = numbers
             .iter()
             .map(|&n| u8::try_from(n).ok().or_else(|| i8::try_from(n).ok().map(|n| n as u8)))
@@ -86,10 +86,10 @@ impl Charsmap {
         self.units.get(at as usize).copied().map(Unit)
     }
 
-    /// Walks the whole trie, depth first.
+    /// Walks the whole trie, depth first, and checks it.
     fn check(&self) -> Result<(), &'static str> {
-        /// A unit on the way from the root: where its children are, the byte of the next one to look at, and the length
-        /// of the longest way down that is known.
+        /// Unit on the path from the root: the base of its children, the next byte to examine, and the length of
+        /// the longest known path below it.
         struct Open {
             at: Option<usize>,
             base: u32,
@@ -148,7 +148,7 @@ impl Charsmap {
         Some(&text[..text.find('\0')?])
     }
 
-    /// The length of the longest beginning of `text` that is replaced, and by what.
+    /// Returns the length of the longest prefix of `text` that is replaced, and its replacement.
     pub(super) fn longest(&self, text: &[u8]) -> Option<(usize, &str)> {
         let mut base = self.unit(0)?.offset();
         let mut longest = None;
@@ -171,10 +171,10 @@ impl Charsmap {
 mod tests {
     use super::*;
 
-    /// A map of one-byte texts, all in the block of the root's children.
+    /// Returns a map of one-byte texts, all in the block of the root's children.
     fn one_byte(pairs: &[(u8, u32)], replacements: &str) -> Vec<u8> {
         let mut units = vec![0u32; 1024];
-        // The root's children lie from 256 on; those of the child for `byte` at 512 ^ byte … with the value.
+        // The root's children are at 256 and up; the value of the child for `byte` is at 512 ^ byte.
         units[0] = 256 << 10;
         for &(byte, value) in pairs {
             let at = 256 ^ u32::from(byte);
@@ -210,7 +210,7 @@ mod tests {
         assert!(Charsmap::new(&good).is_ok());
         assert_eq!(with(0, 4096 << 10), "its trie leads outside");
         assert_eq!(with(512 ^ u32::from(b'a'), 1 << 31 | 7), "a replacement lies outside or has no end");
-        // The child's children lie where it lies itself.
+        // A child whose children are at its own position.
         assert_eq!(with(a, u32::from(b'a') | u32::from(b'a') << 10), "its trie leads in a circle");
         for (bytes, want) in [
             (&good[..3], "too short for the size of its trie"),

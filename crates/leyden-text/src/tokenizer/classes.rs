@@ -1,8 +1,8 @@
-//! Which class a character belongs to, as the pre-tokenizers' patterns ask for it.
+//! Character classes of the pre-tokenizers' patterns.
 
 use super::unicode_classes::RUNS;
 
-/// The first letter of a character's Unicode general category; separators and unassigned code points are
+/// Character class: the first letter of the Unicode general category; separators and unassigned code points are
 /// both [`Class::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -19,8 +19,8 @@ pub(crate) enum Class {
 const PAGE_BITS: u32 = 8;
 const PAGES: usize = 0x110000 >> PAGE_BITS;
 
-/// For each page of 256 code points the run that its first code point lies in: a look-up then
-/// searches a handful of runs instead of all of them.
+/// Index of the run that contains the first code point of each page of 256, so that a lookup searches a few runs
+/// instead of all.
 static FIRST_RUN: [u16; PAGES + 1] = first_runs();
 
 const fn first_runs() -> [u16; PAGES + 1] {
@@ -37,7 +37,7 @@ const fn first_runs() -> [u16; PAGES + 1] {
     first
 }
 
-/// The class of `c`.
+/// Returns the class of `c`.
 pub(crate) fn class(c: char) -> Class {
     match c {
         'a'..='z' | 'A'..='Z' => return Class::Letter,
@@ -52,18 +52,18 @@ pub(crate) fn class(c: char) -> Class {
     runs[runs.partition_point(|&(start, _)| start <= c as u32) - 1].1
 }
 
-/// Whether `c` is a letter (`\p{L}`).
+/// Returns whether `c` is a letter (`\p{L}`).
 pub(crate) fn is_letter(c: char) -> bool {
     class(c) == Class::Letter
 }
 
-/// Whether `c` is a number (`\p{N}`).
+/// Returns whether `c` is a number (`\p{N}`).
 pub(crate) fn is_number(c: char) -> bool {
     class(c) == Class::Number
 }
 
-/// Whether `c` is none of white space, letter and number (`[^\s\p{L}\p{N}]`). White space is
-/// Unicode's `White_Space`, which has not changed in any version that matters.
+/// Returns whether `c` is neither white space, nor letter, nor number (`[^\s\p{L}\p{N}]`). White space is Unicode's
+/// `White_Space`, which is the same in all relevant versions.
 pub(crate) fn is_other(c: char) -> bool {
     !c.is_whitespace() && !matches!(class(c), Class::Letter | Class::Number)
 }

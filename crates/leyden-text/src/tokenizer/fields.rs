@@ -1,4 +1,4 @@
-//! Reading the arrays of a vocabulary out of a file's metadata.
+//! Readers of a vocabulary's arrays in a file's metadata.
 
 use leyden_tensor::{Array, Metadata, StrArray, Value};
 
@@ -17,8 +17,8 @@ pub(super) fn strings(meta: &Metadata, file: &str, key: &'static str) -> Result<
     array.ok_or_else(missing)
 }
 
-/// Reads the texts of the tokens and checks that they are UTF-8. A text may repeat, as in files of Gemma 4: the last
-/// token of that text is the one that texts are written with, as llama.cpp and Ollama have it, and each stands for it.
+/// Reads the texts of the tokens and checks that they are UTF-8. Texts may be duplicates, as in files of Gemma 4:
+/// encoding uses the last token of a text, as in llama.cpp and Ollama, and decoding accepts all of them.
 pub(super) fn read_texts(meta: &Metadata, file: &str) -> Result<TextIndex, Error> {
     let array = strings(meta, file, TOKENS)?;
     let invalid = |message| Error::new(file, TOKENS, ErrorKind::Invalid(message));
@@ -38,7 +38,7 @@ pub(super) fn read_texts(meta: &Metadata, file: &str) -> Result<TextIndex, Error
     Ok(texts)
 }
 
-/// Refuses a token that is longer than `most` bytes.
+/// Returns an error if a token is longer than `most` bytes.
 pub(super) fn check_lengths(texts: &TextIndex, file: &str, most: usize) -> Result<(), Error> {
     match texts.iter().find(|(_, text)| text.len() > most) {
         Some((id, text)) => {
@@ -66,7 +66,7 @@ pub(super) fn scores(meta: &Metadata, file: &str, n: usize) -> Result<Vec<f32>, 
     if scores.len() < n {
         return Err(invalid(format!("{} scores for {n} tokens", scores.len())));
     }
-    // More than there are tokens mean nothing, to llama.cpp too.
+    // Surplus scores are ignored, as in llama.cpp.
     scores.truncate(n);
     match scores.iter().position(|score| !score.is_finite()) {
         Some(id) => Err(invalid(format!("the score of token {id} is {}", scores[id]))),
@@ -74,8 +74,8 @@ pub(super) fn scores(meta: &Metadata, file: &str, n: usize) -> Result<Vec<f32>, 
     }
 }
 
-/// The kinds of `n` tokens: what the file says, or normal if it says nothing. A number without meaning is that of a kind
-/// which is not defined, as in llama.cpp.
+/// Reads the kinds of `n` tokens; all are normal if the file has none. An unknown number means [`Kind::Undefined`],
+/// as in llama.cpp.
 pub(super) fn kinds(meta: &Metadata, file: &str, n: usize) -> Result<Vec<Kind>, Error> {
     let array = meta.opt_array_i32(TOKEN_TYPE).map_err(|e| Error::new(file, None, ErrorKind::Metadata(e)))?;
     let Some(numbers) = array else { return Ok(vec![Kind::Normal; n]) };

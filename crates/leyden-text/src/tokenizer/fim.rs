@@ -1,24 +1,25 @@
-//! Filling in the middle (Bavarian et al., 2022): the tokens with which a model is asked for what stands between two texts.
+//! Special tokens for fill-in-the-middle (Bavarian et al., 2022): completing the text between a prefix and a
+//! suffix.
 
 use super::{Tokenizer, vocab};
 
-/// The tokens of a vocabulary for filling in the middle.
+/// Fill-in-the-middle tokens of a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FillInMiddle {
-    /// Before the text that goes before.
+    /// Token before the prefix.
     pub prefix: u32,
-    /// Before the text that follows.
+    /// Token before the suffix.
     pub suffix: u32,
-    /// Where the model goes on.
+    /// Token after which the model generates the middle.
     pub middle: u32,
-    /// Before the name of a repository, if there is such a token.
+    /// Token before the name of a repository, if there is one.
     pub repository: Option<u32>,
-    /// Before the name of a file, if there is such a token.
+    /// Token before the name of a file, if there is one.
     pub file: Option<u32>,
 }
 
 impl FillInMiddle {
-    /// Finds them by their well-known texts; `None` for a model that was not made for this. It looks at every token.
+    /// Finds the tokens by their well-known texts; `None` for a model without them. Scans the whole vocabulary.
     #[must_use]
     pub fn of(tokenizer: &dyn Tokenizer) -> Option<FillInMiddle> {
         let mut found = [None::<(usize, u32)>; vocab::FIM.len()];
@@ -28,7 +29,7 @@ impl FillInMiddle {
                 continue;
             };
             for (place, role) in found.iter_mut().zip(vocab::FIM) {
-                // A vocabulary may have several; the earlier in the table counts.
+                // A vocabulary may have several; the first of the table is used.
                 let rank = role
                     .iter()
                     .position(|text| text.trim_start_matches('▁').as_bytes() == bytes.trim_ascii_start());

@@ -1,6 +1,6 @@
-//! What the tokenizers of GGUF files share: the vocabulary, the special tokens, and cutting a prompt at these.
+//! Common parts of GGUF tokenizers: the vocabulary, the special tokens, and splitting a prompt at these.
 //!
-//! A tokenizer model is a [`Model`], which turns the texts between special tokens into ids.
+//! A tokenizer model is a [`Model`], which encodes the texts between special tokens.
 
 use std::borrow::Cow;
 
@@ -13,44 +13,45 @@ use super::vocab::{Kind, TOKENS, Vocab};
 use super::{PairTemplate, Special, Tokenizer};
 use crate::error::{Error, ErrorKind};
 
-/// A rule that writes texts in tokens.
+/// Algorithm that encodes text.
 pub(super) trait Model: Send + Sync {
-    /// Appends the ids of a text, which is not empty and stands at the beginning of the prompt, at its end,
-    /// or between special tokens.
-    /// `bounds` are those of all `ids`.
+    /// Appends the ids of a text, which is not empty and is at the beginning of the prompt, at its end, or between
+    /// special tokens. `bounds` apply to all `ids`.
     fn encode(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable>;
 
-    /// What a token stands for of a text at most; `None` if parts of a text may be left out, or be one token however
-    /// long they are.
+    /// Returns the maximum extent of text per token; `None` if parts of a text may be dropped, or become one token
+    /// of any length.
     fn cover(&self, vocab: &Vocab, texts: &TextIndex) -> Option<Cover> {
         let _ = (vocab, texts);
         None
     }
 
-    /// Whether a space that is not part of the text is written in front of it.
+    /// Returns whether a space is added in front of the text.
     fn adds_space(&self) -> bool {
         false
     }
 
-    /// How many tokens that end a text stand between the two of a pair, and whether the second is of another type.
+    /// Returns the number of end tokens between the texts of a pair, and whether the second text has another token
+    /// type.
     fn pair(&self) -> (usize, bool) {
         (1, false)
     }
 }
 
-/// How much of a text one token stands for.
+/// Maximum extent of text that one token represents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cover {
-    /// The bytes of the longest token.
+    /// Length in bytes of the longest token.
     pub(super) longest: usize,
-    /// What a space counts in these.
+    /// Length in bytes of a space in tokens.
     pub(super) space_bytes: usize,
-    /// The bytes that are in some token wherever they stand; others may vanish.
+    /// True for bytes that every encoding keeps; others may be dropped.
     pub(super) counts: [bool; 256],
 }
 
 impl Cover {
-    /// A number of tokens that a text has at least. White space is left out of account where a token may take any amount.
+    /// Returns a lower bound of a text's number of tokens. White space is not counted if a token may absorb any
+    /// amount of it.
     pub(super) fn least_tokens(self, text: &str, spaces_vanish: bool) -> usize {
         let counts = |byte: &u8| self.counts[usize::from(*byte)];
         let count = |is: fn(u8) -> bool| text.bytes().filter(counts).filter(|byte| is(*byte)).count();
@@ -64,14 +65,14 @@ impl Cover {
     }
 }
 
-/// Why a text cannot be written.
+/// Reason for which a text cannot be encoded.
 #[derive(Debug)]
 pub(super) enum Unwritable {
-    /// There is no token for this byte.
+    /// The vocabulary has no token for this byte.
     Byte(u8),
-    /// Normalising, by what stands under this key, makes the text more than so many times longer.
+    /// Normalization by the rules under this metadata key makes the text more than `times` times longer.
     TooLong { key: &'static str, times: usize },
-    /// A bound was reached.
+    /// A limit was reached.
     Exceeded(Exceeded),
 }
 
@@ -81,26 +82,26 @@ impl From<Exceeded> for Unwritable {
     }
 }
 
-/// A vocabulary with special tokens and a model.
+/// Vocabulary with special tokens and a model.
 pub(super) struct GgufTokenizer<M> {
     file: Box<str>,
     vocab: Vocab,
     model: M,
     cover: Option<Cover>,
-    /// Whether a special token takes white space with it.
+    /// True if a special token absorbs white space around it.
     strips: bool,
-    /// What is found with [`Special::Parse`] and [`Special::Outside`].
+    /// Tokens that are matched with [`Special::Parse`] and [`Special::Outside`].
     all_special: SpecialTokens,
-    /// What is found with [`Special::AsText`].
+    /// Tokens that are matched with [`Special::AsText`].
     user_defined: SpecialTokens,
 }
 
-/// The longest special token. The texts of real ones have some dozens of bytes, and the time for a
-/// search grows with the number of different lengths.
+/// Maximum length of a special token. Real ones have some dozens of bytes, and the time of a search grows with the
+/// number of different lengths.
 const MAX_SPECIAL_BYTES: usize = 256;
 
 impl<M: Model> GgufTokenizer<M> {
-    /// Collects the special tokens. `lstrip` is one of them that takes the white space before it with it.
+    /// Collects the special tokens. `lstrip` names one that absorbs the white space before it.
     pub(super) fn new(
         meta: &Metadata,
         file: &str,
@@ -151,7 +152,8 @@ impl<M: Model> GgufTokenizer<M> {
     }
 }
 
-/// Which special tokens take white space with them. Files do not say it; llama.cpp knows it by these names.
+/// Returns the special tokens that absorb white space. Files do not state them; llama.cpp detects them by these
+/// names.
 fn strips(
     meta: &Metadata,
     file: &str,
@@ -213,7 +215,7 @@ impl<M: Model> Tokenizer for GgufTokenizer<M> {
 
     fn bytes_after(&self, previous: Option<u32>, id: u32) -> Option<Cow<'_, [u8]>> {
         let bytes = self.vocab.bytes(id)?;
-        // A space is written at the beginning and behind every special token.
+        // A space is added at the beginning and after every special token.
         let begins = previous.is_none_or(|previous| self.vocab.is_marker(previous));
         let added = self.model.adds_space() && begins && !self.vocab.is_marker(id);
         Some(Cow::Borrowed(bytes.strip_prefix(b" ").filter(|_| added).unwrap_or(bytes)))

@@ -1,4 +1,4 @@
-//! Texts with labels before them, in words: what models read that find spans for labels of a request (GLiNER).
+//! Words of a text with labels before them: input of models that find spans for the labels of a request (GLiNER).
 
 use super::bounds::Bounds;
 use super::classes::{Class, class};
@@ -6,18 +6,19 @@ use super::{Special, Tokenizer};
 use crate::error::Error;
 use std::ops::Range;
 
-/// What stands before each label, and between the labels and a text.
+/// Tokens before each label, and between the labels and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelMarks {
-    /// The token before a label.
+    /// Token before a label.
     pub mark: u32,
-    /// The tokens behind the last one.
+    /// Tokens after the last label.
     pub separator: Vec<u32>,
 }
 
 impl LabelMarks {
-    /// The marks of these names; none if the vocabulary lacks the first. Of a vocabulary to which a model added three tokens that the
-    /// tokenizer does not have, the second of them is the mark and the third the separator: so the package gliner adds them.
+    /// Finds the tokens of these names; `None` if the vocabulary lacks the first. If the model (with `tokens`
+    /// tokens) has exactly three more tokens than the tokenizer, the second of these is the mark and the third the
+    /// separator, as the package gliner adds them.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -39,7 +40,7 @@ impl LabelMarks {
     }
 }
 
-/// Labels in tokens, as they stand before a text.
+/// Tokens of the labels, as they precede a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelPrompt {
     ids: Vec<u32>,
@@ -47,18 +48,18 @@ pub struct LabelPrompt {
 }
 
 impl LabelPrompt {
-    /// The most labels that are taken.
-    pub const MOST: usize = 1024;
-    /// The share of a window's tokens that labels must leave to the text.
-    const LEAST_SHARE: usize = 8;
+    /// Maximum number of labels.
+    pub const MAX_LABELS: usize = 1024;
+    /// Divisor of the minimum share of a window's tokens for the text: one eighth.
+    const MIN_SHARE: usize = 8;
 
-    /// Labels without white space around them and without those that stand there again.
+    /// Returns the labels without surrounding white space and without duplicates.
     ///
     /// # Errors
-    /// There are none or too many, or one is empty.
+    /// There are no labels or too many, or one is empty.
     pub fn distinct<T: AsRef<str>>(labels: &[T]) -> Result<Vec<&str>, String> {
-        if labels.len() > LabelPrompt::MOST {
-            return Err(format!("{} labels, of which {} are the most", labels.len(), LabelPrompt::MOST));
+        if labels.len() > LabelPrompt::MAX_LABELS {
+            return Err(format!("{} labels, the maximum is {}", labels.len(), LabelPrompt::MAX_LABELS));
         }
         let mut distinct: Vec<&str> = Vec::new();
         for label in labels.iter().map(|label| label.as_ref().trim()) {
@@ -72,17 +73,17 @@ impl LabelPrompt {
         if distinct.is_empty() { Err("there are none".to_owned()) } else { Ok(distinct) }
     }
 
-    /// Whether an eighth of so many tokens is left to a text.
+    /// Returns whether one eighth of `tokens` tokens remains for the text.
     #[must_use]
     pub fn leaves_room(&self, tokens: usize) -> bool {
-        tokens.saturating_sub(self.ids.len()) >= tokens.div_ceil(LabelPrompt::LEAST_SHARE)
+        tokens.saturating_sub(self.ids.len()) >= tokens.div_ceil(LabelPrompt::MIN_SHARE)
     }
 
-    /// The token that begins a sequence, then each label behind its mark, then the separator. Names of special tokens in labels
-    /// stay text.
+    /// Tokenizes the labels: the token that begins a sequence, each label after its mark, and the separator. Names
+    /// of special tokens in labels stay text.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_within`]; bounds are those of each label.
+    /// As [`Tokenizer::encode_within`]; bounds apply to each label.
     pub fn new<T: AsRef<str>>(
         tokenizer: &dyn Tokenizer,
         labels: &[T],
@@ -100,57 +101,58 @@ impl LabelPrompt {
         Ok(LabelPrompt { ids, marks })
     }
 
-    /// How many tokens it has.
+    /// Returns the number of tokens.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.ids.len()
     }
 
-    /// Where the marks before the labels stand.
+    /// Returns the positions of the marks before the labels.
     #[must_use]
     pub fn marks(&self) -> &[usize] {
         &self.marks
     }
 }
 
-/// How much of a text is read at once.
+/// Limits of a window of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// The most tokens, with those of the labels.
+    /// Maximum number of tokens, including those of the labels.
     pub tokens: usize,
-    /// The most words.
+    /// Maximum number of words.
     pub words: usize,
-    /// The most words of what is looked for: windows overlap by as many but one at least, unless that is more than half of one. Then
-    /// what is longer than the overlap may be in no window.
+    /// Maximum number of words of a span. Windows overlap by this number minus one or more, but by at most half a window; a
+    /// longer span than the overlap may be in no window.
     pub span: usize,
 }
 
-/// Some words of a text with labels before them.
+/// Words of a text with labels before them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledWindow {
-    /// All tokens, with those that the model expects at the beginning and at the end.
+    /// All tokens, including those that the model expects at the beginning and at the end.
     pub ids: Vec<u32>,
-    /// Its words among those of the text.
+    /// Range of the window's words among those of the text.
     pub words: Range<usize>,
-    /// The tokens of each, among [`ids`](Self::ids). A word may have none.
+    /// Range of each word's tokens in [`ids`](Self::ids), possibly empty.
     pub tokens: Vec<Range<usize>>,
 }
 
-/// A text in words and windows.
+/// Text split into words and windows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelledText {
-    /// The bytes of each word.
+    /// Byte range of each word.
     pub words: Vec<Range<usize>>,
-    /// The windows that it is read in, one unless the text is long; none for a text without words.
+    /// Windows of the text: one unless the text is long, none for a text without words.
     pub windows: Vec<LabelledWindow>,
 }
 
 impl LabelledText {
-    /// The words of a text, each in tokens by itself, in windows that overlap by a quarter of their words. Of a word that has more tokens
-    /// than a window has room for the first are read. Nothing is read where labels leave no room.
+    /// Splits a text into words, tokenizes each separately, and groups them into windows that overlap by a quarter
+    /// of their words. A word with more tokens than a window can hold is truncated. There are no windows if the
+    /// labels leave no room.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_within`]; bounds are those of each word.
+    /// As [`Tokenizer::encode_within`]; bounds apply to each word.
     ///
     /// ```
     /// use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, WindowLimits, from_tokenizer_json};
@@ -184,7 +186,7 @@ impl LabelledText {
         if room == 0 {
             return Ok(LabelledText { words, windows: Vec::new() });
         }
-        // All tokens, and where those of each word end.
+        // All tokens, and the end of each word's tokens.
         let (mut ids, mut ends) = (Vec::new(), Vec::with_capacity(words.len()));
         for word in &words {
             let mut own = tokenizer.encode_within(&text[word.clone()], Special::AsText, bounds)?;
@@ -211,15 +213,15 @@ impl LabelledText {
             if last == words.len() {
                 break;
             }
-            // With more than half, windows could be many times the text.
+            // With more than half, the windows together could be many times the text.
             let overlap = (count / 4).max(limits.span.saturating_sub(1)).min(count / 2);
             first = last - overlap;
         }
         Ok(LabelledText { words, windows })
     }
 
-    /// The number of the window that decides about a span of words: of those that hold it the one whose edges are farthest from
-    /// it, of equal ones the first. The beginning and the end of a text are no edges.
+    /// Returns the index of the window that scores a span of words: among those that contain it the one whose edges
+    /// are farthest from it, the first on a tie. The beginning and the end of a text are not edges.
     #[must_use]
     pub fn decides(&self, span: &Range<usize>) -> Option<usize> {
         let edge = |window: &LabelledWindow| {
@@ -230,7 +232,7 @@ impl LabelledText {
         };
         let holds =
             |window: &&LabelledWindow| window.words.start <= span.start && span.end <= window.words.end;
-        // They ascend with both ends.
+        // Both ends of the windows ascend.
         let from = self.windows.partition_point(|window| window.words.end < span.end);
         let mut best: Option<(usize, usize)> = None;
         for (i, window) in self.windows[from..].iter().take_while(holds).enumerate() {
@@ -242,8 +244,8 @@ impl LabelledText {
     }
 }
 
-/// Words as the regular expression `\w+(?:[-_]\w+)*|\S` of Python finds them: letters, numbers and low lines, joined by hyphens,
-/// and else one character that is no white space.
+/// Returns the words that Python's regular expression `\w+(?:[-_]\w+)*|\S` matches: letters, digits and
+/// underscores, joined by hyphens, or one other character that is not white space.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -262,12 +264,12 @@ fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Python's `\w`: unlike Unicode's it has no marks.
+/// Returns whether Python's `\w` matches a character: unlike Unicode's it excludes marks.
 fn is_word(c: char) -> bool {
     c == '_' || matches!(class(c), Class::Letter | Class::Number)
 }
 
-/// Python's `\s`, which has the separators of records too.
+/// Returns whether Python's `\s` matches a character: it includes the information separators.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }

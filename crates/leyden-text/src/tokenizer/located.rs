@@ -1,9 +1,9 @@
-//! Tokens and where in the text they come from.
+//! Tokens with their positions in the text.
 //!
-//! A tokenizer's own work keeps no places. But what it makes of a word, with the white space before it, does not depend on
-//! what stands around, in the vocabularies that encoders have: so a text is written word by word, and if that gives the
-//! tokens of the whole, the places of words are known. Within a word, tokens follow one another as their characters do, once
-//! case, accents and compatibility forms are left out of account.
+//! Tokenizers do not track positions. But in the vocabularies of encoders the tokens of a word, with the white
+//! space before it, do not depend on the surrounding text: so a text is tokenized word by word, and if that gives
+//! the tokens of the whole, the positions of words are known. Within a word, the characters of the tokens follow
+//! each other in the text, if case, accents and compatibility forms are ignored.
 
 use super::bounds::Bounds;
 use super::{Special, Tokenizer};
@@ -12,19 +12,19 @@ use std::ops::Range;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// A token and what it stands for.
+/// Token with its position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// The bytes of the text, without white space at their beginning.
+    /// Byte range in the text, without leading white space.
     pub range: Range<usize>,
-    /// Whether it goes on with the word of the token before it.
+    /// True if the token continues the word of the previous token.
     pub continues: bool,
 }
 
-/// The tokens of a text with their places, without those that a model expects at the beginning and at the end. Names of
-/// special tokens stay text.
+/// Tokenizes a text with positions, without the tokens that a model expects at the beginning and at the end. Names
+/// of special tokens stay text.
 ///
 /// # Errors
 /// As [`Tokenizer::encode_within`].
@@ -62,7 +62,7 @@ pub fn encode_located(
     for i in 0..located.len() {
         let Located { id, ref range, .. } = located[i];
         located[i].continues = match tokenizer.marks_continuations() {
-            // A token that begins a word is what the word's beginning is written as by itself.
+            // A token begins a word if its text alone is tokenized to the same first token.
             true => {
                 let alone = tokenizer.encode_within(&text[range.clone()], Special::AsText, bounds)?;
                 i > 0 && located[i - 1].range.end == range.start && alone.first() != Some(&id)
@@ -77,7 +77,7 @@ pub fn encode_located(
     Ok(located)
 }
 
-/// Words with the white space before them; white space at the end is none.
+/// Returns words with the white space before them; trailing white space is dropped.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -90,25 +90,25 @@ fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// A text's characters as vocabularies may have them.
+/// Returns a text's characters without case, accents, white space and compatibility forms.
 fn folded(text: &str) -> impl Iterator<Item = char> {
     let kept = |c: &char| !is_combining_mark(*c) && !c.is_whitespace() && !c.is_control();
     text.nfkd().filter(kept).flat_map(char::to_lowercase)
 }
 
-/// Appends the tokens of a stretch of text with their places.
+/// Appends the tokens of a stretch of text with their positions.
 fn locate(tokenizer: &dyn Tokenizer, text: &str, part: Range<usize>, ids: &[u32], to: &mut Vec<Located>) {
     let stretch = &text[part.clone()];
     let mut bytes: Vec<&[u8]> = ids.iter().map(|id| tokenizer.token_bytes(*id).unwrap_or_default()).collect();
     let mut push = |id: u32, range: Range<usize>| {
-        // Bytes of a character belong to all of its tokens.
+        // The bytes of a character belong to all of its tokens.
         let start = text.floor_char_boundary(part.start + range.start);
         let end = text.ceil_char_boundary(part.start + range.end).min(part.end);
         let space: usize =
             text[start..end].chars().take_while(|c| c.is_whitespace()).map(char::len_utf8).sum();
         to.push(Located { id, range: start + space..end, continues: false });
     };
-    // A space that the vocabulary puts before a word stands for none.
+    // A space that the vocabulary adds before a word has no counterpart in the text.
     let added =
         usize::from(bytes.first().is_some_and(|first| first.starts_with(b" ")) && !stretch.starts_with(' '));
     if added > 0 {
@@ -136,13 +136,13 @@ fn locate(tokenizer: &dyn Tokenizer, text: &str, part: Range<usize>, ids: &[u32]
         let end = if is_at(token, at) {
             at + token.len()
         } else {
-            // Unknown: it reaches as far as the next begins.
+            // An unknown token extends to the beginning of the next one.
             let next = tokens.get(i + 1).filter(|next| !next.is_empty());
             let begins = next.and_then(|next| (at + 1..chars.len()).find(|at| is_at(next, *at)));
             begins.unwrap_or(chars.len())
         };
         let place = |i: usize| chars.get(i).map_or(stretch.len(), |(at, _)| *at);
-        // Marks behind a letter belong to it.
+        // Marks after a letter belong to it.
         push(
             *id,
             if at >= end { place(at)..place(at) } else { place(at)..place(end).max(place(end - 1) + 1) },

@@ -1,8 +1,8 @@
-//! [`Merges`]: which neighbouring tokens become one, the heart of byte-pair encoding.
+//! [`Merges`]: merge rules of byte-pair encoding.
 //!
-//! As long as some neighbouring pair is in the list, the pair that stands earliest in it is replaced by its merged
-//! token, and of equal pairs the leftmost. Short words look for that pair by scanning; long ones keep the candidates
-//! in a heap, so that even a word of a megabyte takes time in proportion to its length (times a logarithm).
+//! As long as some adjacent pair is in the list, the pair of the lowest rank is replaced by its merged token, the
+//! leftmost on a tie. Short words find that pair by a scan; long ones keep the candidates in a heap, so that even a
+//! word of a megabyte takes O(n log n) time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,22 +11,22 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::bounds::{Exceeded, LOOK_EVERY};
 
-/// The longest word, in tokens, that is merged by scanning for the best pair.
+/// Maximum length in tokens of a word that is merged by scanning for the best pair.
 pub(super) const SCAN_TOKENS: usize = 48;
 
-/// The longest word, in tokens, that is merged as one.
-const MOST_TOKENS: usize = u32::MAX as usize - 1;
+/// Maximum length in tokens of a word that is merged as one.
+const MAX_TOKENS: usize = u32::MAX as usize - 1;
 
-/// A pair of neighbouring tokens that may be merged.
+/// Merge of a pair of adjacent tokens.
 #[derive(Clone, Copy)]
 pub(super) struct Merge {
-    /// The place in the list: lower goes first.
+    /// Rank in the list: lower ranks are merged first.
     pub(super) rank: u32,
-    /// What the pair becomes.
+    /// Merged token.
     pub(super) id: u32,
 }
 
-/// The merges of a vocabulary.
+/// Merges of a vocabulary.
 pub(super) struct Merges(HashMap<(u32, u32), Merge>);
 
 impl Merges {
@@ -34,7 +34,7 @@ impl Merges {
         Merges(HashMap::with_capacity(n))
     }
 
-    /// Adds a merge; one of the same pair that was added before is forgotten.
+    /// Adds a merge, replacing an earlier one of the same pair.
     pub(super) fn insert(&mut self, left: u32, right: u32, merge: Merge) {
         self.0.insert((left, right), merge);
     }
@@ -48,8 +48,8 @@ impl Merges {
         self.0.get(&(left, right)).copied()
     }
 
-    /// Merges the tokens of one word, those from `start` on. Fails where
-    /// `stop` says so on the way; what is in the place of the word is then none of its tokens.
+    /// Merges the tokens of one word, those from `start` on. Fails if `stop` returns true meanwhile; the ids from
+    /// `start` on are then meaningless.
     pub(super) fn apply(
         &self,
         ids: &mut Vec<u32>,
@@ -62,10 +62,10 @@ impl Merges {
             ids.truncate(start + len);
             return Ok(());
         }
-        // Places have 32 bits: of a word of more, which has gigabytes, each part is merged by itself.
+        // Positions have 32 bits: a longer word, which has gigabytes, is merged in parts.
         let (mut from, mut kept) = (start, start);
         while from < ids.len() {
-            let end = ids.len().min(from.saturating_add(MOST_TOKENS));
+            let end = ids.len().min(from.saturating_add(MAX_TOKENS));
             let len = self.heap(&mut ids[from..end], stop).ok_or(Exceeded::Stopped)?;
             ids.copy_within(from..from + len, kept);
             (from, kept) = (end, kept + len);
@@ -74,7 +74,7 @@ impl Merges {
         Ok(())
     }
 
-    /// Merges in place and returns how many ids are left.
+    /// Merges in place and returns the number of remaining ids.
     fn scan(&self, ids: &mut [u32]) -> usize {
         let mut n = ids.len();
         let mut pairs = [None; SCAN_TOKENS];
@@ -95,20 +95,20 @@ impl Merges {
         }
     }
 
-    /// Merges in place and returns how many ids are left, or `None` when `stop` said so on the way.
+    /// Merges in place and returns the number of remaining ids, or `None` if `stop` returned true.
     fn heap(&self, ids: &mut [u32], stop: &dyn Fn() -> bool) -> Option<usize> {
         /// No neighbour, and the rank of no pair.
         const NONE: u32 = u32::MAX;
         let n = ids.len();
         let last = u32::try_from(n).unwrap_or(NONE);
-        // The neighbours of the ids that are not gone.
+        // Neighbours of the ids that are left.
         let mut next: Vec<u32> = (1..=last).collect();
         let mut previous: Vec<u32> = (0..last).map(|i| i.wrapping_sub(1)).collect();
-        // Of each id the merge with the one behind it.
+        // Merge of each id with the next one.
         let none = Merge { rank: NONE, id: 0 };
         let pairs = ids.windows(2).map(|pair| self.get(pair[0], pair[1]).unwrap_or(none));
         let mut pairs: Vec<Merge> = pairs.chain([none]).collect();
-        // By rank and then place, in one number. One whose pair has another rank by now is stale.
+        // Rank and position in one number. An entry is stale if its pair has another rank by now.
         let key = |rank: u32, at: u32| Reverse(u64::from(rank) << 32 | u64::from(at));
         let known = (0..last).zip(&pairs).filter(|(_, merge)| merge.rank != NONE);
         let mut heap: BinaryHeap<_> = known.map(|(at, merge)| key(merge.rank, at)).collect();
@@ -118,7 +118,7 @@ impl Merges {
             if steps.is_multiple_of(LOOK_EVERY) && stop() {
                 return None;
             }
-            // The lower half of a number of 64 bits.
+            // The lower half of a 64-bit number.
             let (rank, place) = ((best >> 32) as u32, best as u32);
             let at = place as usize;
             if pairs[at].rank != rank {

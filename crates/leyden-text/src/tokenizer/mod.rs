@@ -1,8 +1,8 @@
 //! Tokenizers: text to token ids, and the bytes of a token.
 //!
-//! [`from_gguf`] looks up the model that a file names in one table. A tokenizer model is one file; what
-//! models share is in `gguf` (the rest of a tokenizer), `vocab` (the tokens), `special` (special tokens in a prompt)
-//! and `pretok` (cutting a text into words).
+//! [`from_gguf`] looks up the tokenizer model that a file names in one table. Each model is one file; the common
+//! parts are `gguf` (the rest of a tokenizer), `vocab` (the tokens), `special` (special tokens in a prompt) and
+//! `pretok` (splitting of a text into words).
 
 mod bounds;
 mod bpe;
@@ -44,27 +44,28 @@ use leyden_tensor::Metadata;
 use crate::error::{Error, ErrorKind};
 use crate::template::Rendered;
 
-/// Whether texts like `<|eot_id|>` in a prompt become the special tokens of that name.
+/// Treatment of texts like `<|eot_id|>` in a prompt, which are names of special tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special<'a> {
-    /// They do. For prompts that somebody wrote with marks in them.
+    /// They become special tokens. For prompts written by hand with special tokens in them.
     Parse,
-    /// Control tokens stay text. For text from outside, which must not be able to end a turn. Tokens
-    /// that the vocabulary calls user-defined are found all the same: they are words of the model.
+    /// Control tokens stay text. For untrusted text, which must not be able to end a turn. Tokens that the
+    /// vocabulary declares user-defined are matched nevertheless: they are words of the model.
     AsText,
-    /// They do where none of their bytes lies in these ranges, which ascend and do not overlap. For prompts that were
-    /// put together by a chat template, whose messages must not be able to end a turn. Of user-defined tokens those
-    /// that look like marks of a format, `<|…|>`, count as such here: files often get their kind wrong.
+    /// They become special tokens if none of their bytes is in these ranges, which ascend and do not overlap. For
+    /// prompts rendered by a chat template, whose messages must not be able to end a turn. User-defined tokens of
+    /// the form `<|…|>` count as control tokens here: files often declare the wrong kind.
     Outside(&'a [Range<usize>]),
 }
 
 impl Special<'_> {
-    /// Whether a special token may stand at a place. `is_mark` says whether it is a mark of the model's format.
+    /// Returns whether a special token is allowed at a position. `is_mark` tells whether it marks the structure of
+    /// a prompt.
     fn allows(self, place: Range<usize>, is_mark: impl FnOnce() -> bool) -> bool {
         self.next_content(place.start).start >= place.end || !is_mark()
     }
 
-    /// The content in a range, counted from its beginning.
+    /// Returns the content ranges within a range, relative to its beginning.
     fn content_in(self, range: &Range<usize>) -> Vec<Range<usize>> {
         let Special::Outside(content) = self else { return Vec::new() };
         let first = content.partition_point(|inner| inner.end <= range.start);
@@ -75,7 +76,7 @@ impl Special<'_> {
         inside.map(clipped).collect()
     }
 
-    /// The first range of content that ends behind a place; an empty one at the end of any text if there is none.
+    /// Returns the first content range that ends after a position; an empty one at `usize::MAX` if there is none.
     fn next_content(self, at: usize) -> Range<usize> {
         let Special::Outside(content) = self else { return usize::MAX..usize::MAX };
         content
@@ -85,7 +86,7 @@ impl Special<'_> {
     }
 }
 
-/// Whether a token's text is written as marks of formats are: `<|im_start|>`, `<｜User｜>`.
+/// Returns whether a token's text has the form of special tokens: `<|im_start|>`, `<｜User｜>`.
 fn looks_like_mark(text: &[u8]) -> bool {
     [("<|", "|>"), ("<｜", "｜>")].iter().any(|(open, close)| {
         let inner = text.strip_prefix(open.as_bytes()).and_then(|rest| rest.strip_suffix(close.as_bytes()));
@@ -93,60 +94,60 @@ fn looks_like_mark(text: &[u8]) -> bool {
     })
 }
 
-/// A vocabulary with the rule that writes texts in it.
+/// Vocabulary with its encoding algorithm.
 pub trait Tokenizer: Send + Sync {
-    /// The ids of `text`. Neither BOS nor EOS is added; see [`add_bos`](Self::add_bos).
+    /// Returns the ids of `text`, without BOS and EOS; see [`add_bos`](Self::add_bos).
     ///
     /// # Errors
-    /// The vocabulary cannot write the text.
+    /// The vocabulary cannot encode the text.
     fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>, Error> {
         self.encode_within(text, special, &Bounds::NONE)
     }
 
-    /// The same within bounds: as soon as the text exceeds one, it is given up. Time and memory are in proportion to the
-    /// text, times the logarithm of its longest word.
+    /// Returns the ids of `text` as [`encode`](Self::encode) does, unless a limit of `bounds` is exceeded. Takes
+    /// O(n log m) time and O(n) memory for a text of length n and longest word of length m.
     ///
     /// # Errors
-    /// The vocabulary cannot write the text, or it exceeds a bound.
+    /// The vocabulary cannot encode the text, or a limit is exceeded.
     fn encode_within(&self, text: &str, special: Special<'_>, bounds: &Bounds<'_>)
     -> Result<Vec<u32>, Error>;
 
-    /// A number of tokens that the text certainly has, found in a fraction of the time that encoding takes: its bytes by
-    /// those of the longest token. 0 where nothing is certain, as where characters may vanish or any number of them become
-    /// one unknown token.
+    /// Returns a lower bound of the text's number of tokens, in a fraction of the time of encoding: its length
+    /// divided by that of the longest token. 0 if there is no bound, for instance if characters may be dropped or
+    /// any number of them become one unknown token.
     fn least_tokens(&self, text: &str) -> usize;
 
-    /// The bytes that a token stands for, which need not be whole characters; for a special token, its
-    /// name. `None` if there is no such token.
+    /// Returns the bytes of a token, which need not be whole characters; for a special token, its name. `None` if
+    /// there is no such token.
     fn token_bytes(&self, id: u32) -> Option<&[u8]>;
 
-    /// What a token adds to a text whose last token is `previous`; `None` at the beginning of a text. These are
-    /// its [bytes](Self::token_bytes), except where the vocabulary knows beginnings: there, a space that only sets
-    /// words apart is left out before the first one.
+    /// Returns the bytes that a token adds to a text whose last token is `previous`; `None` at the beginning of a
+    /// text. They are its [bytes](Self::token_bytes), but without a leading space at the beginning if the
+    /// vocabulary adds one there.
     fn bytes_after(&self, previous: Option<u32>, id: u32) -> Option<Cow<'_, [u8]>> {
         let _ = previous;
         self.token_bytes(id).map(Cow::Borrowed)
     }
 
-    /// The number of tokens.
+    /// Returns the number of tokens.
     fn vocab_size(&self) -> usize;
 
-    /// Whether the token is a mark for the model and not part of an answer's text.
+    /// Returns whether the token is a control token, which is not part of an answer's text.
     fn is_special(&self, id: u32) -> bool;
 
-    /// The token that begins a sequence.
+    /// Returns the token that begins a sequence.
     fn bos(&self) -> Option<u32>;
 
-    /// The token that ends a sequence.
+    /// Returns the token that ends a sequence.
     fn eos(&self) -> Option<u32>;
 
-    /// Whether the model has finished when it produces this token: EOS, end of turn, end of message.
+    /// Returns whether generation ends at this token: EOS, end of turn, end of message.
     fn is_end(&self, id: u32) -> bool;
 
-    /// Whether a sequence begins with BOS. If so, [`bos`](Self::bos) is `Some`.
+    /// Returns whether a sequence begins with BOS. If so, [`bos`](Self::bos) is `Some`.
     fn add_bos(&self) -> bool;
 
-    /// Whether a sequence ends with EOS. If so, [`eos`](Self::eos) is `Some`.
+    /// Returns whether a sequence ends with EOS. If so, [`eos`](Self::eos) is `Some`.
     fn add_eos(&self) -> bool;
 
     /// True if a text with too many tokens loses its beginning instead of its end, where a request names no side.
@@ -154,20 +155,20 @@ pub trait Tokenizer: Send + Sync {
         false
     }
 
-    /// Whether the vocabulary tells tokens that go on with a word from those that begin one, as WordPiece does.
+    /// Returns whether tokens that continue a word differ from those that begin one, as in WordPiece.
     fn marks_continuations(&self) -> bool {
         false
     }
 
-    /// The tokens around the two texts of a pair.
+    /// Returns the tokens around the two texts of a pair.
     fn pair(&self) -> PairTemplate {
         PairTemplate::around(self.bos().filter(|_| self.add_bos()), self.eos().filter(|_| self.add_eos()), 1)
     }
 }
 
-/// The ids of a prompt as somebody wrote it, marks included, with the token that the model expects at the beginning.
-/// Nothing is added behind it, not even where every text ends with EOS, because the answer follows there: a
-/// model that reads EOS has no more to say. (llama.cpp and vLLM add it, and answers of such models then begin anew.)
+/// Tokenizes a prompt written by hand, including special tokens, and adds BOS if the model expects it. EOS is not
+/// added even if the model expects it after every text, because the answer follows: a model that reads EOS has
+/// nothing to continue. (llama.cpp and vLLM add it, and answers of such models then start anew.)
 ///
 /// # Errors
 /// As [`Tokenizer::encode`].
@@ -175,7 +176,7 @@ pub fn encode_prompt(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, 
     encode_prompt_within(tokenizer, text, &Bounds::NONE)
 }
 
-/// The same within bounds, which do not count the token at the beginning.
+/// Tokenizes as [`encode_prompt`] does within bounds, which do not count BOS.
 ///
 /// # Errors
 /// As [`Tokenizer::encode_within`].
@@ -187,8 +188,8 @@ pub fn encode_prompt_within(
     begun(tokenizer, text, Special::Parse, bounds)
 }
 
-/// The ids of what a chat template made, with the token that the model expects at the beginning. Special tokens are
-/// found where the template wrote them; those that its messages spell out stay text.
+/// Tokenizes a rendered chat template, and adds BOS if the model expects it. Special tokens written by the template
+/// are parsed; those that messages spell out stay text.
 ///
 /// # Errors
 /// As [`Tokenizer::encode`].
@@ -196,7 +197,7 @@ pub fn encode_rendered(tokenizer: &dyn Tokenizer, prompt: &Rendered) -> Result<V
     encode_rendered_within(tokenizer, prompt, &Bounds::NONE)
 }
 
-/// The same within bounds, which do not count the token at the beginning.
+/// Tokenizes as [`encode_rendered`] does within bounds, which do not count BOS.
 ///
 /// # Errors
 /// As [`Tokenizer::encode_within`].
@@ -224,8 +225,8 @@ fn begun(
     Ok(ids)
 }
 
-/// The ids of a whole text: with the tokens that the model expects at the beginning and at the end, unless the text
-/// names them there itself. What a vector is made of, and what is counted.
+/// Tokenizes a whole text, with BOS and EOS if the model expects them and the text does not contain them. Used for
+/// embeddings and for counting tokens.
 ///
 /// # Errors
 /// As [`Tokenizer::encode`].
@@ -233,7 +234,7 @@ pub fn encode_whole(tokenizer: &dyn Tokenizer, text: &str) -> Result<Vec<u32>, E
     encode_whole_within(tokenizer, text, &Bounds::NONE)
 }
 
-/// The same within bounds, which do not count the tokens at the beginning and at the end.
+/// Tokenizes as [`encode_whole`] does within bounds, which do not count BOS and EOS.
 ///
 /// # Errors
 /// As [`Tokenizer::encode_within`].
@@ -246,7 +247,7 @@ pub fn encode_whole_within(
     if tokenizer.add_eos()
         && let Some(eos) = tokenizer.eos()
     {
-        // The only token may be BOS, and the same as EOS.
+        // The only token may be BOS, with the same id as EOS.
         let begins = usize::from(tokenizer.add_bos());
         if ids.last() != Some(&eos) || ids.len() <= begins {
             ids.push(eos);
@@ -257,7 +258,7 @@ pub fn encode_whole_within(
 
 type Read = fn(&Metadata, &str) -> Result<Box<dyn Tokenizer>, Error>;
 
-/// The values of `tokenizer.ggml.model` and what reads them.
+/// Values of `tokenizer.ggml.model` with their readers.
 static MODELS: &[(&str, Read)] = &[
     ("gpt2", bpe::from_gguf),
     ("gemma4", bpe::gemma4_from_gguf),
@@ -269,8 +270,7 @@ static MODELS: &[(&str, Read)] = &[
 /// Reads the tokenizer that the metadata of a GGUF file describes. `file` is its name in errors.
 ///
 /// # Errors
-/// The file names a tokenizer or pre-tokenizer that is not supported, or the metadata is incomplete or
-/// contradicts itself.
+/// The file names an unsupported tokenizer or pre-tokenizer, or the metadata is incomplete or contradictory.
 ///
 /// ```
 /// use leyden_tensor::{Array, Metadata, Value};
@@ -289,7 +289,7 @@ static MODELS: &[(&str, Read)] = &[
 /// ```
 pub fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer>, Error> {
     const MODEL: &str = "tokenizer.ggml.model";
-    // In files that were made of an encoder's folder, whose tokenizer the other keys may not say whole.
+    // Files converted from an encoder's folder embed its tokenizer, which the other keys may not fully describe.
     if let Some(tokenizer) = hf::from_folder_files(meta)? {
         return Ok(tokenizer);
     }

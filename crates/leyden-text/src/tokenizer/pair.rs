@@ -1,4 +1,4 @@
-//! Pairs of texts in one sequence: a question and a document whose score a model gives.
+//! Pairs of texts in one sequence: a question and a document to be scored by a reranker.
 
 use super::bounds::Bounds;
 use super::{Special, Tokenizer};
@@ -6,21 +6,22 @@ use crate::error::Error;
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// The tokens around the two texts of a pair.
+/// Tokens around the two texts of a pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PairTemplate {
-    /// Before the first.
+    /// Tokens before the first text.
     pub before: Vec<u32>,
-    /// Behind the first.
+    /// Tokens between the texts.
     pub between: Vec<u32>,
-    /// Behind the second.
+    /// Tokens after the second text.
     pub after: Vec<u32>,
-    /// Whether the second text, with what is behind it, is of another type where a model tells types apart.
+    /// True if the second text, with the tokens after it, has token type 1.
     pub second_type: bool,
 }
 
 impl PairTemplate {
-    /// A token before the first text, one that ends each, and so many of these between them.
+    /// Creates a template with one token before the first text, `separators` end tokens between the texts and one
+    /// after the second.
     #[must_use]
     pub fn around(begin: Option<u32>, end: Option<u32>, separators: usize) -> PairTemplate {
         let all = |token: Option<u32>, n: usize| {
@@ -35,27 +36,27 @@ impl PairTemplate {
     }
 }
 
-/// A pair in tokens.
+/// Tokens of a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// All of it.
+    /// All token ids.
     pub ids: Vec<u32>,
-    /// Where the second text begins, if it is of another type.
+    /// Start of the second text, if it has another token type.
     pub second: Option<usize>,
-    /// The tokens of the second text.
+    /// Range of the second text's tokens.
     document: Range<usize>,
 }
 
 impl Pair {
-    /// Leaves out all but so many tokens of the second text.
+    /// Truncates the second text to `tokens` tokens.
     pub fn truncate_document(&mut self, tokens: usize) {
         let end = self.document.end.min(self.document.start.saturating_add(tokens));
         self.ids.drain(end..self.document.end);
         self.document.end = end;
     }
 
-    /// Leaves out the end of the second text, or its `beginning`, so that so many tokens are left. False if the others alone
-    /// are more.
+    /// Truncates the second text at its end, or at its `beginning`, so that the pair has at most `tokens` tokens.
+    /// Returns false if the other tokens alone are more.
     pub fn truncate(&mut self, tokens: usize, beginning: bool) -> bool {
         let excess = self.ids.len().saturating_sub(tokens);
         if excess > self.document.len() {
@@ -68,19 +69,20 @@ impl Pair {
     }
 }
 
-/// How pairs of a question and a document are written.
+/// Tokenizer of pairs of a question and a document.
 #[expect(missing_debug_implementations, reason = "a tokenizer has nothing to show")]
 pub struct Pairs<'a> {
     tokenizer: &'a dyn Tokenizer,
     template: PairTemplate,
-    /// What stands around the texts, for a model that is asked in words.
+    /// Texts around the question and the document, for a model with a text prompt.
     prompt: Option<[&'a str; 3]>,
-    /// The first text of the last pair and its tokens: most pairs have the same question.
+    /// First text of the last pair with its tokens: most pairs have the same question.
     last: RefCell<Option<(String, Vec<u32>)>>,
 }
 
 impl<'a> Pairs<'a> {
-    /// As the tokenizer has them or, for a model that is asked in words, as a prompt with `{query}` and `{document}` in it.
+    /// Creates a tokenizer of pairs, with the tokenizer's own pair template or a text prompt with `{query}` and
+    /// `{document}` in it.
     #[must_use]
     pub fn new(tokenizer: &'a dyn Tokenizer, prompt: Option<&'a str>) -> Pairs<'a> {
         let parts = prompt.and_then(|prompt| {
@@ -91,10 +93,10 @@ impl<'a> Pairs<'a> {
         Pairs { tokenizer, template: tokenizer.pair(), prompt: parts, last: RefCell::new(None) }
     }
 
-    /// The tokens of a pair. Names of special tokens in the two texts stay text.
+    /// Returns the tokens of a pair. Names of special tokens in the two texts stay text.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_within`]; bounds are those of each text, or of the whole prompt.
+    /// As [`Tokenizer::encode_within`]; bounds apply to each text, or to the whole prompt.
     pub fn encode(&self, query: &str, document: &str, bounds: &Bounds<'_>) -> Result<Pair, Error> {
         if let Some([before, between, after]) = self.prompt {
             let start = before.len()..before.len() + query.len();
@@ -108,7 +110,7 @@ impl<'a> Pairs<'a> {
                 ids.insert(0, bos);
             }
             let parse = |text: &str| self.tokenizer.encode_within(text, Special::Parse, bounds);
-            // What follows begins with a special token, so that no token reaches across.
+            // The text after the document begins with a special token, so no token spans the boundary.
             let end = ids.len().saturating_sub(parse(after)?.len());
             let head = [before, query, between].concat();
             let first = self.tokenizer.encode_within(&head, Special::Outside(&content[..1]), bounds)?.len();
@@ -129,11 +131,11 @@ impl<'a> Pairs<'a> {
         Ok(Pair { ids, second: second_type.then_some(second), document })
     }
 
-    /// The same where a document that is too long for `most` tokens becomes several pairs: its halves, and theirs.
+    /// Tokenizes a pair, splitting a document that is too long for `most` tokens recursively in halves.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode); and `None` if the question leaves less than an eighth of the tokens to the document: with
-    /// it in every pair, there would be no end of them.
+    /// As [`encode`](Self::encode). Returns `None` if the question leaves less than an eighth of the tokens for the
+    /// document: the number of pairs would be excessive, as each repeats the question.
     pub fn windows(
         &self,
         query: &str,
@@ -150,7 +152,7 @@ impl<'a> Pairs<'a> {
             return Ok(None);
         }
         let mut windows = Vec::new();
-        // The rest, from its end.
+        // Remaining parts in reverse order.
         let mut rest = vec![document];
         while let Some(part) = rest.pop() {
             let pair = self.encode(query, part, bounds)?;
@@ -168,7 +170,8 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// Where a text is cut: behind the white space that is nearest to the middle, or else in the middle. 0 if it cannot be.
+/// Returns the position at which a text is split: after the white space nearest before the middle, or else in the
+/// middle. 0 if it cannot be split.
 fn middle(text: &str) -> usize {
     let half = text.len() / 2;
     let space = |(at, c): (usize, char)| c.is_whitespace().then_some(at + c.len_utf8());

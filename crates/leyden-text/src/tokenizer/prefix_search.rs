@@ -1,20 +1,20 @@
-//! Tokens that a text begins with.
+//! Search for tokens that are prefixes of a text.
 //!
-//! The tokens are sorted; those with a common beginning stand next to each other. So a text is followed
-//! byte by byte in a shrinking range, without a tree to build.
+//! The tokens are sorted, so those with a common prefix are adjacent. A text is matched byte by byte in a shrinking
+//! range, without building a tree.
 
 /// Tokens ordered by their bytes.
 pub(super) struct PrefixSearch {
-    /// All tokens, one after the other, in order.
+    /// Concatenated bytes of all tokens, in order.
     bytes: Vec<u8>,
-    /// For each token where it begins in `bytes`, and its id; a last one closes the list.
+    /// Start of each token in `bytes`, and its id; the last entry is a sentinel.
     tokens: Vec<(usize, u32)>,
-    /// For each first byte the first token that begins with it or with a higher one.
+    /// For each first byte the index of the first token that begins with it or a higher one.
     first: [usize; 257],
 }
 
 impl PrefixSearch {
-    /// Tokens that are all different. Empty ones are left out.
+    /// Builds the search over distinct tokens. Empty ones are skipped.
     pub(super) fn new<'a>(tokens: impl Iterator<Item = (&'a [u8], u32)>) -> Self {
         let mut sorted: Vec<(&[u8], u32)> = tokens.filter(|(token, _)| !token.is_empty()).collect();
         sorted.sort_unstable();
@@ -30,8 +30,8 @@ impl PrefixSearch {
         PrefixSearch { bytes, tokens: starts, first }
     }
 
-    /// Calls `found` with the length and the id of each token that `text` begins with, shortest first. Returns the
-    /// length of the longest beginning that any token has in common with `text`.
+    /// Calls `found` with the length and the id of each token that is a prefix of `text`, shortest first. Returns
+    /// the length of the longest common prefix of `text` and any token.
     pub(super) fn walk(&self, text: &[u8], mut found: impl FnMut(usize, u32)) -> usize {
         let Some(&byte) = text.first() else { return 0 };
         let (mut low, mut high) = (self.first[usize::from(byte)], self.first[usize::from(byte) + 1]);
@@ -44,7 +44,7 @@ impl PrefixSearch {
                 low += 1;
             }
             let Some(&byte) = text.get(depth) else { break };
-            // What is left is longer than `depth`.
+            // The remaining tokens are longer than `depth`.
             let range = &self.tokens[low..high];
             let at = |&(start, _): &(usize, u32)| self.bytes[start + depth];
             let begin = low + range.partition_point(|token| at(token) < byte);

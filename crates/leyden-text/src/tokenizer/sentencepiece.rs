@@ -1,12 +1,12 @@
 //! Byte-pair encoding of SentencePiece (`tokenizer.ggml.model` = `llama`).
 //!
 //! A text is written as the tokens of its characters. Then, as long as two neighbours together are the text of a
-//! token, the pair whose token has the highest score is replaced by it, and of equal ones the leftmost.
-//! A character that is no token becomes the tokens of its bytes.
+//! token, the pair whose token has the highest score is replaced by it, the leftmost on a tie. A character without
+//! a token becomes the tokens of its bytes.
 //!
-//! There are no words: a space is a character like another, `▁`. But where no token has the last character before a
-//! mark and the mark in it, nothing can be merged across that place, and what lies between such places is
-//! written by itself, once if it repeats.
+//! There are no words: a space is the character `▁`. But if no token contains a character followed by `▁`, nothing
+//! can be merged across such a boundary, and the parts between these boundaries are encoded separately; repeated
+//! parts only once.
 
 use std::collections::BinaryHeap;
 
@@ -26,10 +26,10 @@ pub(super) const ADD_SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
 
 struct SentencePiece {
     texts: TextIndex,
-    /// For each token its score, as a number that is ordered the same way.
+    /// Score of each token, as an integer of the same order.
     ranks: Vec<u32>,
     byte_ids: [Option<u32>; 256],
-    /// The characters that stand before a mark in some token.
+    /// Characters that precede `▁` in some token.
     before_marks: HashSet<char>,
     add_space_prefix: bool,
 }
@@ -60,27 +60,27 @@ pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer
     Ok(Box::new(GgufTokenizer::new(meta, file, (vocab, &texts), None, model)?))
 }
 
-/// A number for a finite score: a higher one for a higher score, the same one for both zeros.
+/// Maps a finite score to an integer of the same order; both zeros map to the same one.
 fn rank(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
 }
 
-/// Of no token, no symbol or no pair.
+/// Placeholder for no token, no symbol or no pair.
 const NONE: u32 = u32::MAX;
 
-/// One or more characters of a text. Places and lengths are in bytes, of a text of less than 4 GiB.
+/// One or more characters of a text. Positions and lengths are in bytes, of a text of less than 4 GiB.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: u32,
-    /// 0 once it is part of the symbol before it.
+    /// Length; 0 once it is merged into the previous symbol.
     len: u32,
-    /// Its neighbours; beyond the ends there are none of these numbers.
+    /// Indices of its neighbours; out of range at the ends.
     previous: u32,
     next: u32,
-    /// Its token, if it is one.
+    /// Its token, or `NONE`.
     id: u32,
-    /// The token that it makes with its next neighbour, if there is one.
+    /// Token of its merge with the next symbol, or `NONE`.
     with_next: u32,
 }
 
@@ -120,7 +120,7 @@ impl Model for SentencePiece {
 }
 
 impl SentencePiece {
-    /// How much of `text`, which is not empty, nothing behind it can be merged with.
+    /// Returns the length of the first part of `text`, which is not empty: nothing is merged across its end.
     fn first_part(&self, text: &str) -> usize {
         let parts = |&(at, _): &(usize, &str)| {
             text[..at].chars().next_back().is_some_and(|before| !self.before_marks.contains(&before))
@@ -128,7 +128,7 @@ impl SentencePiece {
         text.match_indices(MARK).find(parts).map_or(text.len(), |(at, _)| at)
     }
 
-    /// Appends the ids of a part. `symbols` is room to work in.
+    /// Appends the ids of a part. `symbols` is a reused buffer.
     fn part(
         &self,
         text: &str,
@@ -137,7 +137,7 @@ impl SentencePiece {
         bounds: &Bounds<'_>,
     ) -> Result<(), Unwritable> {
         if text.len() >= NONE as usize {
-            // Gigabytes without a place to part them are parted somewhere.
+            // Gigabytes without a boundary are split at an arbitrary one.
             let (first, second) = text.split_at(text.floor_char_boundary(text.len() / 2));
             self.part(first, symbols, ids, bounds)?;
             return self.part(second, symbols, ids, bounds);
@@ -146,7 +146,7 @@ impl SentencePiece {
         symbols.clear();
         symbols.extend(text.char_indices().zip(0_u32..).map(|((start, c), at)| {
             let id = self.texts.get(&bytes[start..start + c.len_utf8()]).unwrap_or(NONE);
-            // The text is shorter than that.
+            // The text is shorter than 4 GiB.
             let (start, len) = (start as u32, c.len_utf8() as u32);
             Symbol { start, len, previous: at.wrapping_sub(1), next: at + 1, id, with_next: NONE }
         }));
@@ -167,8 +167,8 @@ impl SentencePiece {
     }
 
     fn merge(&self, text: &[u8], symbols: &mut [Symbol], bounds: &Bounds<'_>) -> Result<(), Exceeded> {
-        // The highest rank first, and of equals the leftmost, in one number. One whose pair has another rank by now, or
-        // no token any more, is stale.
+        // Rank and position in one number, so that the highest rank comes first, the leftmost on a tie. An entry is
+        // stale if its pair has another rank or no token by now.
         let key = |rank: u32, left: u32| u64::from(rank) << 32 | u64::from(!left);
         let rank = |symbol: &Symbol| self.ranks.get(symbol.with_next as usize).copied();
         let pair_up = |symbols: &mut [Symbol], left: u32| {
@@ -187,7 +187,7 @@ impl SentencePiece {
             if steps.is_multiple_of(LOOK_EVERY) {
                 bounds.check(0)?;
             }
-            // The lower half of a number of 64 bits.
+            // The lower half of a 64-bit number.
             let left = !(best as u32);
             let first = symbols[left as usize];
             if first.len == 0 || rank(&first) != Some((best >> 32) as u32) {
@@ -225,7 +225,7 @@ mod tests {
         crate::from_gguf(&meta, "m").unwrap()
     }
 
-    /// The definition: merge the leftmost of the best pairs until there is none.
+    /// Merges the leftmost of the best pairs until there is none: the reference.
     fn by_definition(text: &str, tokens: &[String], scores: &[f32]) -> Vec<u32> {
         let id = |part: &str| tokens.iter().position(|token| token == part);
         let mut parts: Vec<String> =

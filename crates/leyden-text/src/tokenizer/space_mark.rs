@@ -1,16 +1,16 @@
-//! `▁`, which stands for a space in vocabularies of raw text.
+//! `▁`, the character for a space in vocabularies of raw text.
 
 use std::borrow::Cow;
 
-/// The mark.
+/// Space mark.
 pub(super) const MARK: &str = "▁";
 
-/// The text with every space as a mark.
+/// Replaces every space by the mark.
 pub(super) fn encode(text: &str) -> Cow<'_, str> {
     if text.contains(' ') { Cow::Owned(text.replace(' ', MARK)) } else { Cow::Borrowed(text) }
 }
 
-/// Appends the text that a token spells.
+/// Appends the text of a token, with marks replaced by spaces.
 pub(super) fn decode(token: &str, out: &mut Vec<u8>) -> bool {
     for (i, part) in token.split(MARK).enumerate() {
         if i > 0 {

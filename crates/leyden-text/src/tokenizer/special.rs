@@ -1,33 +1,32 @@
-//! Special tokens: finding their texts in a prompt before anything else looks at it.
+//! Matching of special tokens in a prompt, before the rest of it is tokenized.
 //!
-//! A text that names several special tokens at overlapping places is cut as llama.cpp cuts it: the
-//! longest texts are claimed first, anywhere in the prompt, and those of one length from left to right.
-//! A token may take the white space next to it with it.
+//! Overlapping matches are resolved as in llama.cpp: the longest texts are matched first, anywhere in the prompt,
+//! and those of one length from left to right. A token may absorb adjacent white space.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 
-/// A set of special tokens to search for.
+/// Set of special tokens to search for.
 pub(super) struct SpecialTokens {
     ids: HashMap<Box<[u8]>, u32>,
-    /// The lengths that occur, longest first.
+    /// Distinct lengths, longest first.
     lengths: Vec<usize>,
-    /// Which pairs of first bytes occur, so that most places of a prompt are dismissed at once.
+    /// Bit set of the pairs of first bytes, to dismiss most positions of a prompt at once.
     pairs: Box<[u64; 1024]>,
-    /// Which first bytes belong to a text of one byte.
+    /// True for each byte that is a text by itself.
     singles: [bool; 256],
     strips: Strips,
 }
 
-/// The tokens that take ASCII white space with them.
+/// Tokens that absorb adjacent ASCII white space.
 #[derive(Clone, Default)]
 pub(super) struct Strips {
-    /// The white space before them.
+    /// Tokens that absorb the white space before them.
     pub(super) left: HashSet<u32>,
-    /// The white space behind them.
+    /// Tokens that absorb the white space after them.
     pub(super) right: HashSet<u32>,
 }
 
-/// A place in a prompt that is a special token, with the white space that it takes with it.
+/// Match of a special token, with the white space that it absorbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) start: usize,
@@ -36,7 +35,7 @@ pub(super) struct Claim {
 }
 
 impl SpecialTokens {
-    /// The set of the given texts; an empty text is left out, as it would be found everywhere.
+    /// Creates the set of the given texts; an empty text is skipped, as it would match everywhere.
     pub(super) fn new<'a>(tokens: impl Iterator<Item = (&'a [u8], u32)>) -> Self {
         let mut set = SpecialTokens {
             ids: HashMap::new(),
@@ -62,13 +61,13 @@ impl SpecialTokens {
         set
     }
 
-    /// The same set, of which some tokens take white space with them.
+    /// Sets the tokens that absorb white space.
     pub(super) fn stripping(self, strips: Strips) -> Self {
         SpecialTokens { strips, ..self }
     }
 
-    /// The places of `text` that are special tokens, in order; only those that are allowed, which is asked before a
-    /// token takes white space.
+    /// Returns the matches in `text`, in order, for which `allowed` is true; `allowed` gets the match without
+    /// absorbed white space.
     pub(super) fn find(&self, text: &[u8], allowed: impl Fn(Claim) -> bool) -> Vec<Claim> {
         let candidates = self.candidates(text);
         let mut claims: Vec<Claim> = Vec::new();
@@ -103,7 +102,7 @@ impl SpecialTokens {
         claims
     }
 
-    /// The claim with the white space that its token takes, between the claims next to it.
+    /// Extends a match by the white space that its token absorbs, up to the adjacent matches.
     fn widened(&self, mut claim: Claim, text: &[u8], free_from: usize, free_to: usize) -> Claim {
         let is_space = |byte: &&u8| byte.is_ascii_whitespace() || **byte == b'\x0b';
         if self.strips.left.contains(&claim.id) {
@@ -115,7 +114,7 @@ impl SpecialTokens {
         claim
     }
 
-    /// The places where a special token may begin.
+    /// Returns the positions where a special token may begin.
     fn candidates(&self, text: &[u8]) -> Vec<usize> {
         if self.ids.is_empty() {
             return Vec::new();
@@ -172,7 +171,7 @@ mod tests {
             tokens in proptest::collection::btree_set("[ab]{1,4}", 0..6),
             text in "[abc]{0,30}",
         ) {
-            // Longest first; texts of one length cannot be ordered by the rule, so they are made unique.
+            // Longest first; texts of one length have no order under the rule, so lengths are made unique.
             let mut by_len = std::collections::BTreeMap::new();
             for t in &tokens { by_len.entry(t.len()).or_insert(t.as_str()); }
             let tokens: Vec<&str> = by_len.into_values().collect();

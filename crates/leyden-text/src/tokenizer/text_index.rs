@@ -1,30 +1,30 @@
-//! The ids of tokens by their texts.
+//! Index of tokens by their texts.
 //!
-//! A table of small slots with linear probing: a large vocabulary is looked up a million times while its
-//! merges are read, and most of that time is spent waiting for memory, so the table has to be small.
+//! A hash table of small slots with linear probing: a large vocabulary is looked up a million times while its
+//! merges are read, and most of that time is memory latency, so the table must be small.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 
-/// Texts that are numbered in the order in which they were added.
+/// Texts with ids in the order in which they were added.
 #[derive(Clone)]
 pub(super) struct TextIndex {
-    /// All texts, one after the other.
+    /// Concatenated bytes of all texts.
     bytes: Vec<u8>,
-    /// Where each text ends in `bytes`.
+    /// End of each text in `bytes`.
     ends: Vec<usize>,
     /// Part of the hash and the id, or `EMPTY`. The length is a power of two, and at most half is in use.
     slots: Vec<(u32, u32)>,
     hasher: RandomState,
-    /// The length of the longest text.
+    /// Length of the longest text.
     longest: usize,
 }
 
 const EMPTY: (u32, u32) = (0, u32::MAX);
 
 impl TextIndex {
-    /// An index for up to `n` texts.
+    /// Creates an index for up to `n` texts.
     pub(super) fn with_capacity(n: usize) -> Self {
         TextIndex {
             bytes: Vec::new(),
@@ -35,7 +35,7 @@ impl TextIndex {
         }
     }
 
-    /// Adds the next text. The empty text gets a number, but is never found. Of equal texts the last one is found.
+    /// Adds the next text. The empty text gets an id, but is never found. Of equal texts the last one is found.
     ///
     /// # Panics
     /// More texts than the capacity were added.
@@ -54,34 +54,34 @@ impl TextIndex {
         }
     }
 
-    /// The id of a text.
+    /// Returns the id of a text.
     pub(super) fn get(&self, text: &[u8]) -> Option<u32> {
         if text.is_empty() || text.len() > self.longest { None } else { self.slot(text).2 }
     }
 
-    /// The number of texts.
+    /// Returns the number of texts.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The bytes of the longest text.
+    /// Returns the length in bytes of the longest text.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// The text of an id; empty if there is none.
+    /// Returns the text of an id; empty if there is none.
     pub(super) fn text(&self, id: u32) -> &[u8] {
         let id = id as usize;
         let start = if id == 0 { 0 } else { self.ends.get(id - 1).copied().unwrap_or_default() };
         self.ends.get(id).map_or(&[], |&end| &self.bytes[start..end])
     }
 
-    /// All texts with their ids. Texts that are not UTF-8 are given as empty ones.
+    /// Returns all texts with their ids. Texts that are not UTF-8 are returned as empty ones.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
         (0..).take(self.len()).map(|id| (id, std::str::from_utf8(self.text(id)).unwrap_or_default()))
     }
 
-    /// Where a text is or would be, its tag, and its id if it is there.
+    /// Returns the slot of a text or for it, its tag, and its id if it is present.
     fn slot(&self, text: &[u8]) -> (usize, u32, Option<u32>) {
         let hash = self.hasher.hash_one(text);
         let tag = (hash >> 32) as u32;

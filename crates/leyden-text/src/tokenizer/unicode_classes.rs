@@ -2,7 +2,7 @@
 
 use super::classes::Class::{self, *};
 
-/// Where each run of code points of one class begins, ascending; a run ends where the next begins.
+/// Start of each run of code points of one class, ascending; a run ends where the next begins.
 #[rustfmt::skip]
 pub(super) static RUNS: [(u32, Class); 2271] = [
     (0x0, Control), (0x20, Other), (0x21, Punctuation), (0x24, Symbol), (0x25, Punctuation), (0x2b, Symbol),

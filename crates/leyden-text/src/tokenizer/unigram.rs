@@ -1,8 +1,7 @@
 //! Unigram language model of SentencePiece (`tokenizer.ggml.model` = `t5`).
 //!
-//! A text is normalised; then it is cut into the tokens whose scores, logarithms of probabilities, have the largest
-//! sum (Viterbi). Characters that are no token count as unknown, which costs a penalty, and neighbouring unknown ones
-//! are one token.
+//! A text is normalized, then split into the tokens with the largest sum of scores, which are log probabilities
+//! (Viterbi). Characters without a token count as unknown, with a penalty, and adjacent unknown ones are one token.
 
 use leyden_tensor::Metadata;
 
@@ -19,18 +18,18 @@ use crate::error::{Error, ErrorKind};
 
 const REMOVE_EXTRA_SPACES: &str = "tokenizer.ggml.remove_extra_whitespaces";
 
-/// How much less than the worst token an unknown character scores.
+/// Difference between the lowest score and that of an unknown character.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
-/// How many times longer a text may become. A character of three bytes becomes 33 at most by Unicode's compatibility
-/// forms, and a space three bytes for one.
-const MOST_GROWTH: usize = 16;
+/// Maximum factor by which normalization may lengthen a text. A character of three bytes becomes at most 33 bytes
+/// in Unicode's compatibility forms, and a space three bytes.
+const MAX_GROWTH: usize = 16;
 
 struct Unigram {
     charsmap: Charsmap,
-    /// What a text is cut into.
+    /// Tokens into which a text is split.
     tokens: PrefixSearch,
-    /// What is not normalised.
+    /// Tokens that are not normalized.
     user_defined: PrefixSearch,
     scores: Vec<f64>,
     unknown: u32,
@@ -46,7 +45,7 @@ pub(super) fn from_gguf(meta: &Metadata, file: &str) -> Result<Box<dyn Tokenizer
     let defaults = Defaults { eos: Some(1), add_eos: true, ..Defaults::default() };
     let vocab = Vocab::new(meta, file, &texts, defaults, space_mark::decode)?;
     let scores = fields::scores(meta, file, texts.len())?;
-    // As the file says, before kinds are corrected by well-known texts.
+    // As stated in the file, before kinds are corrected by well-known texts.
     let kinds = fields::kinds(meta, file, texts.len())?;
     let of_kind = |wanted: &'static [Kind]| {
         let kinds = &kinds;
@@ -86,17 +85,17 @@ impl Model for Unigram {
     }
 }
 
-/// The best way to write a text up to some place.
+/// Best segmentation of a prefix of the text.
 #[derive(Clone, Copy)]
 struct Best {
-    /// The last token of it, and where that begins.
+    /// Its last token, and the start of that token.
     id: u32,
     start: usize,
     score: f64,
 }
 
 impl Unigram {
-    /// Appends the ids of a normalised text in reverse order.
+    /// Appends the ids of a normalized text in reverse order.
     fn cut(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         let mut best = vec![Best { id: self.unknown, start: 0, score: f64::MIN }; text.len() + 1];
         best[0].score = 0.0;
@@ -133,7 +132,7 @@ impl Unigram {
     }
 
     fn normalize(&self, text: &str, bounds: &Bounds<'_>) -> Result<String, Unwritable> {
-        let most = text.len().saturating_mul(MOST_GROWTH) + MARK.len();
+        let most = text.len().saturating_mul(MAX_GROWTH) + MARK.len();
         let mut out = String::with_capacity(text.len() + MARK.len());
         let mut prefix = self.add_space_prefix;
         let mut in_word = false;
@@ -147,7 +146,7 @@ impl Unigram {
             let (len, replacement) = self.next(rest, first);
             for c in replacement.chars() {
                 if out.len() > most {
-                    return Err(Unwritable::TooLong { key: CHARSMAP, times: MOST_GROWTH });
+                    return Err(Unwritable::TooLong { key: CHARSMAP, times: MAX_GROWTH });
                 }
                 if c == ' ' {
                     in_word = false;
@@ -170,10 +169,10 @@ impl Unigram {
         Ok(out)
     }
 
-    /// How much of `rest` is normalised as one, and what it becomes.
+    /// Returns the length of the prefix of `rest` that is normalized as one, and its replacement.
     fn next<'a>(&'a self, rest: &'a str, first: char) -> (usize, &'a str) {
-        // As llama.cpp does it, the beginning of a user-defined token is enough to keep a text; but never part of a
-        // character, which it takes for damage.
+        // As in llama.cpp, a prefix of a user-defined token suffices to keep a text; but never part of a character,
+        // which llama.cpp treats as invalid UTF-8.
         let mut kept = self.user_defined.walk(rest.as_bytes(), |_, _| {});
         while !rest.is_char_boundary(kept) {
             kept -= 1;
@@ -182,7 +181,7 @@ impl Unigram {
             return (kept, &rest[..kept]);
         }
         match self.charsmap.longest(rest.as_bytes()) {
-            // A key that ends inside a character is none of the text's.
+            // A key that ends within a character does not match.
             Some((len, replacement)) if rest.is_char_boundary(len) => (len, replacement),
             _ => (first.len_utf8(), &rest[..first.len_utf8()]),
         }

@@ -1,7 +1,7 @@
-//! The vocabulary of a GGUF file: the tokens, their kinds, and which of them begin and end a text.
+//! Vocabulary of a GGUF file: the tokens, their kinds, and those that begin and end a text.
 //!
-//! Kinds and ends follow llama.cpp, because files rely on it: converters mark tokens wrongly often
-//! enough that a list of well-known texts overrides what the file says. Those lists stand here.
+//! Kinds and end tokens follow llama.cpp, because files rely on it: converters declare wrong kinds so often that a
+//! list of well-known texts overrides the file. The lists are here.
 
 use leyden_tensor::{Metadata, Value};
 
@@ -13,24 +13,24 @@ pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
 const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 const BOS: &str = "tokenizer.ggml.bos_token_id";
 const EOS: &str = "tokenizer.ggml.eos_token_id";
-/// Where a model has several; Ollama's files have it.
+/// Key of several EOS tokens, in Ollama's files.
 const EOS_LIST: &str = "tokenizer.ggml.eos_token_ids";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
 
-/// The longest token of vocabularies in which every place of a text is searched for the longest token: it bounds the
-/// time that this takes. Real ones have some dozens of bytes.
+/// Maximum length of a token in vocabularies that are searched for the longest token at every position: it limits
+/// the time of the search. Real tokens have some dozens of bytes.
 pub(super) const MAX_TOKEN_BYTES: usize = 512;
 
-/// What a token is for, numbered in `tokenizer.ggml.token_type` from 0 in this order.
+/// Kind of a token, numbered in `tokenizer.ggml.token_type` from 0 in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Undefined,
     Normal,
     Unknown,
-    /// Found in a prompt only where special tokens are asked for, and never printed.
+    /// Matched in a prompt only if special tokens are parsed, and never printed.
     Control,
-    /// Always found in a prompt as a whole, and printed.
+    /// Always matched in a prompt as a whole, and printed.
     UserDefined,
     Unused,
     Byte,
@@ -46,15 +46,15 @@ pub(super) const KINDS: [Kind; 7] = [
     Kind::Byte,
 ];
 
-/// Tokens with a role: found by key or, where the file has none of the keys, by well-known texts.
+/// Tokens with a role: found by key or, if the file has none of the keys, by well-known texts.
 struct Role {
     keys: &'static [&'static str],
     texts: &'static [&'static str],
-    /// Whether the model has finished when it produces such a token.
+    /// True if generation ends at such a token.
     ends: bool,
 }
 
-/// Before the text that goes before a gap.
+/// Tokens before the prefix of a gap.
 const FIM_PREFIX: &[&str] = &[
     "<|fim_prefix|>",
     "<fim-prefix>",
@@ -65,7 +65,7 @@ const FIM_PREFIX: &[&str] = &[
     "<|code_prefix|>",
     "<|prefix|>",
 ];
-/// Before the text that follows it.
+/// Tokens before the suffix of a gap.
 const FIM_SUFFIX: &[&str] = &[
     "<|fim_suffix|>",
     "<fim-suffix>",
@@ -76,7 +76,7 @@ const FIM_SUFFIX: &[&str] = &[
     "<|code_suffix|>",
     "<|suffix|>",
 ];
-/// Where the gap is filled.
+/// Tokens after which the gap is filled.
 const FIM_MIDDLE: &[&str] = &[
     "<|fim_middle|>",
     "<fim-middle>",
@@ -87,12 +87,12 @@ const FIM_MIDDLE: &[&str] = &[
     "<|code_middle|>",
     "<|middle|>",
 ];
-/// Before the name of a repository.
+/// Tokens before the name of a repository.
 const FIM_REPOSITORY: &[&str] = &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
-/// Before the name of a file.
+/// Tokens before the name of a file.
 const FIM_FILE: &[&str] = &["<|file_sep|>"];
 
-/// What tokens for filling in the middle are called: before the prefix, the suffix, the middle, a repository, a file.
+/// Names of fill-in-the-middle tokens: before the prefix, the suffix, the middle, a repository, a file.
 pub(super) static FIM: [&[&str]; 5] = [FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE, FIM_REPOSITORY, FIM_FILE];
 
 static ROLES: &[Role] = &[
@@ -138,7 +138,7 @@ static ROLES: &[Role] = &[
     Role { keys: &["tokenizer.ggml.fim_sep_token_id"], texts: FIM_FILE, ends: true },
 ];
 
-/// Texts that end a generation whatever the keys say.
+/// Texts of tokens that end a generation whatever the keys say.
 static END_TEXTS: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -164,62 +164,62 @@ static END_TEXTS: &[&str] = &[
     "[e~[",
 ];
 
-/// Texts that are printed although they look like control tokens: the frames of the harmony format.
+/// Texts that are printed although they look like control tokens: the markers of the harmony format.
 static PRINTED_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
-/// Every well-known text of tokens that end a generation.
+/// Returns every well-known text of tokens that end a generation.
 pub(super) fn end_texts() -> impl Iterator<Item = &'static str> {
     let roles = ROLES.iter().filter(|role| role.ends).flat_map(|role| role.texts);
     roles.chain(END_TEXTS).copied()
 }
 
-/// Whether a token of this text is printed although it looks like a control token.
+/// Returns whether a token of this text is printed although it looks like a control token.
 pub(super) fn is_printed(text: &str) -> bool {
     PRINTED_TEXTS.contains(&text)
 }
 
-/// The well-known texts that do not end a generation after all, given which of them do so far.
+/// Returns the well-known texts that do not end a generation after all. `ends` tells whether a text does so far.
 pub(super) fn not_ends(ends: impl Fn(&str) -> bool) -> Vec<&'static str> {
     // In the harmony format `<|end|>` ends a message, of which a turn has several.
     let harmony = (ends("<|call|>") || ends("<|calls|>")) && (ends("<|return|>") || ends("<|flush|>"));
-    // Vocabularies with these markers have `</s>` as the HTML tag.
+    // Vocabularies with these tokens use `</s>` as the HTML tag.
     let tag = ends("<|tool_response>") || ends("<|plamo:eos|>");
     [("<|end|>", harmony), ("</s>", tag)].into_iter().filter(|row| row.1).map(|row| row.0).collect()
 }
 
-/// The tokens of a vocabulary and the facts about them.
+/// Tokens of a vocabulary with their properties.
 pub(super) struct Vocab {
-    /// The bytes of all tokens, one after the other.
+    /// Concatenated bytes of all tokens.
     bytes: Vec<u8>,
-    /// Where each token ends in `bytes`.
+    /// End of each token in `bytes`.
     ends: Vec<usize>,
     kinds: Vec<Kind>,
     bos: Option<u32>,
     eos: Option<u32>,
     pub(super) add_bos: bool,
     pub(super) add_eos: bool,
-    /// The tokens that end a generation, ascending.
+    /// Tokens that end a generation, ascending.
     end_tokens: Vec<u32>,
 }
 
-/// What a kind of tokenizer takes for granted where the file says nothing.
+/// Defaults of a tokenizer model for keys that the file lacks.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Defaults {
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
-    /// The key of the token that ends a sequence, if it is not the usual one.
+    /// Key of the token that ends a sequence, if it is not the usual one.
     pub(super) eos_key: Option<&'static str>,
     pub(super) add_bos: bool,
     pub(super) add_eos: bool,
-    /// BOS is added whatever the file says.
+    /// True if BOS is added whatever the file says.
     pub(super) force_bos: bool,
-    /// EOS is added whatever the file says.
+    /// True if EOS is added whatever the file says.
     pub(super) force_eos: bool,
 }
 
 impl Vocab {
-    /// Reads what does not depend on the kind of tokenizer. `decode` appends the bytes that a normal token
-    /// spells, or returns false for a text that spells none; such a text stands for itself.
+    /// Reads the parts that all tokenizer models share. `decode` appends the bytes that a normal token spells, or
+    /// returns false for a text that spells none; such a text is used as it is.
     pub(super) fn new(
         meta: &Metadata,
         file: &str,
@@ -252,7 +252,7 @@ impl Vocab {
         }
         vocab.assign_roles(meta, file, texts)?;
         for (id, kind) in (0..).zip(&vocab.kinds) {
-            // The index holds nothing that is not UTF-8.
+            // The index contains only UTF-8.
             let text = std::str::from_utf8(texts.text(id)).unwrap_or_default();
             let decoded = match kind {
                 Kind::Normal | Kind::Undefined | Kind::Unused => decode(text, &mut vocab.bytes),
@@ -286,7 +286,7 @@ impl Vocab {
         Some(&self.bytes[start..end])
     }
 
-    /// The bytes of the longest token.
+    /// Returns the length in bytes of the longest token.
     pub(super) fn longest_bytes(&self) -> usize {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         self.ends.iter().zip(starts).map(|(end, start)| end - start).max().unwrap_or(0)
@@ -300,13 +300,13 @@ impl Vocab {
         self.end_tokens.binary_search(&id).is_ok()
     }
 
-    /// Whether the token is looked for in a prompt before the text around it.
+    /// Returns whether the token is matched in a prompt before the text around it.
     pub(super) fn is_marker(&self, id: u32) -> bool {
         matches!(self.kind(id), Some(Kind::Control | Kind::Unknown | Kind::UserDefined))
     }
 
-    /// The token that a key names. Without the key, or where it names none of the vocabulary (converters write -1 or the
-    /// largest number for "none"), it is `default`, if there is such a token: llama.cpp reads files so.
+    /// Returns the token under a key. If the key is absent or its token does not exist (converters write -1 or the
+    /// largest number for "none"), returns `default`, if that token exists, as llama.cpp does.
     pub(super) fn token_of(
         &self,
         meta: &Metadata,
@@ -323,14 +323,14 @@ impl Vocab {
         Ok(named.or(default.filter(exists)))
     }
 
-    /// The token for what the vocabulary cannot write.
+    /// Returns the unknown token.
     pub(super) fn unknown(&self, meta: &Metadata, file: &str, default: u32) -> Result<u32, Error> {
         let why = "required, because the vocabulary does not have every character";
         let missing = || Error::new(file, UNKNOWN, ErrorKind::Invalid(why.into()));
         self.token_of(meta, file, UNKNOWN, Some(default))?.ok_or_else(missing)
     }
 
-    /// Finds the tokens that end a generation and corrects kinds on the way.
+    /// Determines the tokens that end a generation, and corrects kinds.
     fn assign_roles(&mut self, meta: &Metadata, file: &str, texts: &TextIndex) -> Result<(), Error> {
         let mut ends: Vec<u32> = self.eos.into_iter().collect();
         let list = meta.opt_array_i32(EOS_LIST);
@@ -373,7 +373,7 @@ impl Vocab {
         if call && (has(&ends, "<|return|>") || has(&ends, "<|flush|>")) {
             demote(&mut ends, "<|end|>", Kind::UserDefined);
         }
-        // Vocabularies with these markers have `</s>` as the HTML tag.
+        // Vocabularies with these tokens use `</s>` as the HTML tag.
         if has(&ends, "<|tool_response>") || has(&ends, "<|plamo:eos|>") {
             demote(&mut ends, "</s>", Kind::Normal);
         }
@@ -388,7 +388,7 @@ impl Vocab {
     }
 }
 
-/// The byte that a text like `<0x0A>` names.
+/// Returns the byte of a text like `<0x0A>`.
 pub(super) fn byte_of(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'A'..=b'F');

@@ -1,8 +1,8 @@
 //! WordPiece (`tokenizer.ggml.model` = `bert`).
 //!
-//! A text is normalised and cut into words at white space and around punctuation and ideographs; each word is
-//! written, from left to right, in the longest tokens that fit, or else is the unknown token. In a GGUF file the
-//! tokens that begin a word have `▁` before them, and the others nothing.
+//! A text is normalized and split into words at white space and around punctuation and ideographs; each word is
+//! split, from left to right, into the longest matching tokens, or else becomes the unknown token. In a GGUF file
+//! the tokens that begin a word are prefixed with `▁`, and the others are not.
 
 use leyden_tensor::Metadata;
 
@@ -93,7 +93,7 @@ impl Model for WordPiece {
 }
 
 impl WordPiece {
-    /// Appends the ids of a word that has the mark before it, unless that is all, and leaves the mark.
+    /// Appends the ids of a word with a space mark before it, unless it is empty, and resets it to the mark.
     fn word(&self, word: &mut String, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         if word.len() == MARK.len() {
             return Ok(());
@@ -110,7 +110,7 @@ impl WordPiece {
             };
             ids.push(id);
             rest = &rest[len..];
-            // A word that turns out to be unknown is one token, whatever it has so far.
+            // An unknown word becomes one token, whatever it has so far.
             if ids.len().is_multiple_of(LOOK_EVERY) {
                 bounds.check(before)?;
             }
@@ -121,11 +121,11 @@ impl WordPiece {
     }
 }
 
-/// What the canonical decomposition of `c` begins with.
+/// Returns the first character of the canonical decomposition of `c`.
 fn base(c: char) -> char {
     match c {
         '\0'..='\x7f' => c,
-        // The leading consonant of a Hangul syllable; each has 588 syllables.
+        // The leading consonant of a Hangul syllable; there are 588 syllables for each.
         '\u{ac00}'..='\u{d7a3}' => char::from_u32(0x1100 + (u32::from(c) - 0xac00) / 588).unwrap_or(c),
         _ => {
             let after = BASES.partition_point(|&(first, ..)| first <= u32::from(c));
@@ -137,12 +137,13 @@ fn base(c: char) -> char {
     }
 }
 
-/// The lower-case letter of `c`, by the version of Unicode that the classes are of.
+/// Returns the lower-case letter of `c`, in the Unicode version of the classes.
 fn lower(c: char) -> char {
     if class(c) == Class::Other { c } else { c.to_lowercase().next().unwrap_or(c) }
 }
 
-/// The ideographs that are words of their own. The sixth range should begin at U+2B820; BERT's tokenizers have it so.
+/// Returns whether a character is an ideograph that is a word by itself. The sixth range should begin at U+2B820;
+/// BERT's tokenizers have it so.
 fn is_ideograph(c: char) -> bool {
     matches!(c,
         '\u{3400}'..='\u{4dbf}'

@@ -1,5 +1,5 @@
 //! 20,000 damaged `tokenizer.json` and 20,000 damaged `tokenizer_config.json`: each is refused with an error that
-//! names the file, or becomes a tokenizer that works, without a panic, in bounded time and memory.
+//! names the file, or becomes a working tokenizer, without a panic, in limited time and memory.
 //!
 //! The mutations are the same in every run. All of them share one test, because the memory that it measures is that
 //! of the whole process.
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use leyden_tensor::HfFolder;
 use leyden_text::{ChatTemplate, Error, Special, Tokenizer, from_hf, from_tokenizer_json};
 
-/// Memory that reading and using may take beyond the file, most of it for automata of regular expressions.
+/// Maximum memory beyond the file for reading and use, mostly for automata of regular expressions.
 const CEILING: usize = 64 << 20;
-/// The longest time for one file.
+/// Maximum time per file.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Byte-pair encoding with nearly every kind of component.
@@ -56,7 +56,7 @@ const CONFIG: &str = r###"{"add_bos_token":true,"add_eos_token":false,"tokenizer
 "chat_template":[{"name":"default","template":"{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"},{"name":"tool_use","template":"{{ eos_token }}"}],
 "model_max_length":1000000000000000019884624838656}"###;
 
-/// What numbers are replaced with.
+/// Replacements of numbers.
 const NUMBERS: [&str; 14] = [
     "0",
     "1",
@@ -73,7 +73,7 @@ const NUMBERS: [&str; 14] = [
     "-1e308",
     "1e999",
 ];
-/// What any token is replaced with, and what is inserted.
+/// Tokens to insert, or to replace other tokens with.
 const TOKENS: [&str; 44] = [
     "{",
     "}",

@@ -555,8 +555,7 @@ fn a_text_cannot_grow_without_bound() {
     let tokenizer = from_gguf(&meta, "bad.gguf").unwrap();
     assert!(tokenizer.encode("abcdefgh", Special::AsText).is_ok());
     let error = tokenizer.encode(&"a".repeat(1_000_000), Special::AsText).unwrap_err().to_string();
-    let want =
-        "bad.gguf: tokenizer.ggml.precompiled_charsmap: normalization makes the text more than 16 times longer";
+    let want = "bad.gguf: tokenizer.ggml.precompiled_charsmap: normalization makes the text more than 16 times longer";
     assert_eq!(error, want);
 }
 

@@ -71,8 +71,8 @@ fn reference_pairs_are_reproduced() {
     }
 }
 
-/// How long this thread has been on a processor, which other work on the machine does not add to; where the system does
-/// not say, the time since `begin`.
+/// Returns the CPU time of this thread, which is independent of the machine's load; the time since `begin` if the
+/// system does not report it.
 fn busy(begin: Instant) -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());

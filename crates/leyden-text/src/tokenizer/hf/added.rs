@@ -1,8 +1,8 @@
-//! Added tokens: texts that are tokens whatever the model makes of the text around them.
+//! Added tokens: texts that are tokens regardless of the model.
 //!
-//! Those that are not to be normalized are found in the text as it came, the others in each normalized stretch
-//! between them; each time from left to right, the longest of those that begin at the same place. They are numbered as the
-//! library does it: by the model's vocabulary, and behind it in the order of the file.
+//! Tokens that are not normalized are matched in the original text, the others in each normalized stretch between
+//! them; in both cases from left to right, the longest match at each position. They are numbered as in the library:
+//! by the model's vocabulary, and after it in the order of the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::pieces::Normalized;
 use crate::error::{Error, ErrorKind, Quoted};
 use crate::tokenizer::{Special, looks_like_mark};
 
-/// An added token.
+/// Added token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AddedToken {
     pub(super) content: String,
@@ -47,11 +47,11 @@ impl From<&document::AddedToken<'_>> for AddedToken {
     }
 }
 
-/// The added tokens while they are collected.
+/// Added tokens while they are collected.
 pub(super) struct Register<'a> {
-    /// The tokens of the model.
+    /// Tokens of the model.
     model: &'a HashMap<&'a str, u32>,
-    /// How many tokens the model has.
+    /// Number of tokens of the model.
     model_size: u32,
     ids: HashMap<String, u32>,
     pub(super) tokens: BTreeMap<u32, AddedToken>,
@@ -62,7 +62,7 @@ impl<'a> Register<'a> {
         Register { model, model_size, ids: HashMap::new(), tokens: BTreeMap::new() }
     }
 
-    /// Adds tokens together: those that the model lacks are numbered on from the last token there is.
+    /// Adds several tokens: those that the model lacks get the ids after the last existing token.
     pub(super) fn add(&mut self, tokens: impl IntoIterator<Item = AddedToken>) {
         let last = self.tokens.last_key_value().map(|(&id, _)| id);
         let mut next = last.map_or(0, |last| last.saturating_add(1)).max(self.model_size);
@@ -79,37 +79,38 @@ impl<'a> Register<'a> {
         }
     }
 
-    /// The token of a text.
+    /// Returns the token of a text.
     pub(super) fn id(&self, text: &str) -> Option<u32> {
         self.ids.get(text).or_else(|| self.model.get(text)).copied()
     }
 
-    /// The ids of the control tokens.
+    /// Returns the ids of the control tokens.
     pub(super) fn control(&self) -> BTreeSet<u32> {
         self.tokens.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect()
     }
 }
 
-/// A set of texts to search for.
+/// Set of texts to search for.
 struct Set {
     automaton: AhoCorasick,
     tokens: Vec<(u32, AddedToken)>,
-    /// Which of them are marks of the model's format.
+    /// Ids of the special tokens among them.
     marks: BTreeSet<u32>,
 }
 
-/// The added tokens, ready to be found.
+/// Added tokens, ready to be matched.
 #[derive(Default)]
 pub(super) struct AddedTokens {
     as_is: Option<Set>,
     normalized: Option<Set>,
 }
 
-/// A stretch of a text, and the added token that it is.
+/// Range of a text, and the added token that it is, if any.
 pub(super) type Stretch = (Range<usize>, Option<u32>);
 
 impl AddedTokens {
-    /// The tokens to search for, and what the decoder sees of each: its text as it is found.
+    /// Creates the sets to search for, and returns the text of each token as the decoder gets it: the text that is
+    /// matched.
     pub(super) fn new(
         file: &str,
         tokens: &BTreeMap<u32, AddedToken>,
@@ -139,17 +140,17 @@ impl AddedTokens {
         Ok((set, spelled))
     }
 
-    /// The stretches of a text before it is normalized.
+    /// Splits a text at the added tokens before it is normalized.
     pub(super) fn find_as_is(&self, text: &str, special: Special<'_>) -> Vec<Stretch> {
         find(self.as_is.as_ref(), text, special)
     }
 
-    /// The stretches of a normalized text. Ranges of content are those of this text.
+    /// Splits a normalized text at the added tokens. Content ranges refer to this text.
     pub(super) fn find_normalized(&self, text: &str, special: Special<'_>) -> Vec<Stretch> {
         find(self.normalized.as_ref(), text, special)
     }
 
-    /// Whether a token that is found in normalized text is a mark of the model's format.
+    /// Returns whether a token matched in normalized text is a special token of the model's format.
     pub(super) fn is_normalized_mark(&self, id: u32) -> bool {
         self.normalized.as_ref().is_some_and(|set| set.marks.contains(&id))
     }
@@ -163,7 +164,7 @@ impl Set {
         let (texts, tokens): (Vec<String>, Vec<(u32, AddedToken)>) = tokens.into_iter().unzip();
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
-            // Of the kinds, the one whose size is in proportion to the texts.
+            // Among the kinds, the one whose size is proportional to the texts.
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&texts)
             .map_err(|error| Error::at(file, "added_tokens", ErrorKind::Invalid(error.to_string())))?;
@@ -172,7 +173,7 @@ impl Set {
     }
 }
 
-/// The first token in a range of a text that may stand where it is.
+/// Returns the first token in a range of a text that is allowed at its position.
 fn next<'s>(
     set: &'s Set,
     text: &str,
@@ -186,8 +187,8 @@ fn next<'s>(
         if special.allows(place.clone(), || token.1.is_mark()) {
             return Some((place, token));
         }
-        // A mark that begins before content may hide a shorter one that ends there; one that ends behind content, one
-        // that begins there.
+        // A token that begins before content may overlap a shorter one that ends there; one that ends after
+        // content, one that begins there.
         let before = special.next_content(place.start).start.min(place.end);
         if before > place.start
             && let Some(shorter) = next(set, text, place.start..before, special)
@@ -215,7 +216,7 @@ fn find(set: Option<&Set>, text: &str, special: Special<'_>) -> Vec<Stretch> {
         if token.single_word && inside_word {
             continue;
         }
-        // White space that the token before has taken is not taken again.
+        // White space that the previous token has absorbed is not absorbed again.
         if token.lstrip {
             start = text[..start].trim_end().len().max(from);
         }

@@ -1,7 +1,7 @@
 //! Byte-pair encoding, of characters or of bytes.
 //!
 //! A word is first written as the tokens of its characters; a character without one as the tokens of its bytes, or
-//! as the unknown token, or, if the vocabulary has neither, not at all, as the library does it.
+//! as the unknown token; if the vocabulary has neither, the character is dropped, as in the library.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -15,19 +15,19 @@ use crate::tokenizer::merges::{Merge, Merges};
 struct Bpe {
     start: Start,
     merges: Merges,
-    /// Tokens that a word may be as a whole, whatever the merges lead to.
+    /// Tokens that replace a whole word regardless of the merges.
     words: HashMap<Box<[u8]>, u32>,
 }
 
-/// How a word begins.
+/// Initial symbols of a word.
 enum Start {
-    /// As bytes.
+    /// Tokens of the bytes.
     Bytes(Box<[u32; 256]>),
     Chars(Box<Chars>),
 }
 
 struct Chars {
-    /// The tokens of single characters.
+    /// Tokens of single characters.
     plain: HashMap<char, u32>,
     /// Affixes, and the tokens of characters with them. Empty affixes have none.
     prefix: Box<str>,
@@ -40,14 +40,14 @@ struct Chars {
 
 #[derive(Clone, Copy)]
 enum Unknown {
-    /// There is no such token: the character vanishes.
+    /// The vocabulary has no unknown token: the character is dropped.
     Dropped,
     Token(u32),
-    /// A token is named that does not exist.
+    /// The file names an unknown token that does not exist.
     Missing,
 }
 
-/// Whether the tokens are those of bytes: every byte has one, and nothing else is looked at.
+/// Returns whether the model works on bytes: every byte has a token, and no affixes are used.
 pub(super) fn takes_bytes(fields: &Fields<'_>, ids: &HashMap<&str, u32>) -> bool {
     let empty =
         |affix: &Option<_>| affix.as_ref().is_none_or(|text: &super::document::Text<'_>| text.0.is_empty());
@@ -80,7 +80,7 @@ pub(super) fn read(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
     let start = if parts.raw_bytes {
         let mut tokens = Box::new([0; 256]);
         for (byte, token) in (0..=u8::MAX).zip(tokens.iter_mut()) {
-            // That there is one has been checked before.
+            // Its presence was checked before.
             *token = parts
                 .ids
                 .get(byte_level::encode(byte).encode_utf8(&mut [0; 4]) as &str)
@@ -94,7 +94,7 @@ pub(super) fn read(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
     Ok(Box::new(Bpe { start, merges, words }))
 }
 
-/// Reads the list of merges. In a merge the second text has the prefix, which the merged token has not.
+/// Reads the list of merges. In a merge the second text has the prefix, which the merged token does not have.
 fn read_merges(parts: &Parts<'_>, prefix: usize) -> Result<Merges, Error> {
     let Some(lines) = &parts.fields.merges else {
         return Err(parts.invalid("merges", "required, but missing"));
@@ -104,7 +104,7 @@ fn read_merges(parts: &Parts<'_>, prefix: usize) -> Result<Merges, Error> {
     let mut rank = 0;
     for (i, line) in lines.iter().enumerate() {
         let (left, right) = match line {
-            // The first line of a file of merges.
+            // Header line of a merges file.
             Line::Line(text) if text.0.starts_with("#version") => continue,
             Line::Line(text) => {
                 text.0.split_once(' ').filter(|(_, right)| !right.contains(' ')).ok_or_else(|| {
@@ -166,7 +166,7 @@ impl Chars {
 
     /// Appends the tokens of the characters of a word.
     fn tokenize(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), NoToken> {
-        // The unknown token waits for the next character that has one, to be joined with those before it.
+        // The unknown token is held back until the next known character, to be fused with adjacent ones.
         let mut unknown = None;
         let mut spelled = String::new();
         for (at, c) in word.char_indices() {
@@ -190,7 +190,7 @@ impl Chars {
             if let Some(tokens) = &self.byte_fallback
                 && spelled.bytes().all(|byte| tokens[usize::from(byte)].is_some())
             {
-                // The library puts them before an unknown token that waits.
+                // The library puts them before an unknown token that is held back.
                 ids.extend(spelled.bytes().filter_map(|byte| tokens[usize::from(byte)]));
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Classes of characters as the `tokenizers` library knows them.
+//! Character classes of the `tokenizers` library.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ fn within(table: &[(u32, u32)], c: char) -> bool {
     table.get(at).is_some_and(|&(first, _)| first <= u32::from(c))
 }
 
-/// `\w`: letters, marks, digits, connectors.
+/// Returns whether a character matches `\w`: letters, marks, digits, connectors.
 pub(super) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || within(&WORD, c)
 }
@@ -18,7 +18,7 @@ pub(super) fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() || (!c.is_ascii() && within(&PUNCTUATION, c))
 }
 
-/// What the BERT normalizer takes away as no text at all.
+/// Returns whether the BERT normalizer removes a character as a control character.
 pub(super) fn is_control(c: char) -> bool {
     !matches!(c, ' '..='~') && within(&CONTROL, c)
 }
@@ -31,18 +31,18 @@ pub(super) fn is_mark(c: char) -> bool {
     !c.is_ascii() && within(&MARKS, c)
 }
 
-/// Whether the library's Unicode normalization is too old to know the character.
+/// Returns whether the library's older Unicode version does not normalize the character.
 pub(super) fn is_not_normalized(c: char) -> bool {
     !c.is_ascii() && within(&NOT_NORMALIZED, c)
 }
 
-/// The text for a rule of `pretok` so that its words lie where the library's regular expression finds them.
+/// Substitutes characters so that a rule of `pretok` splits the text as the library's regular expression does.
 ///
-/// The library knows a later version of Unicode; and it takes `ſ` for an `s` where it ignores the case, which
-/// matters in contractions only. The characters concerned are replaced by others of the same length and the right
-/// class. Hardly any text has one.
+/// The library uses a later version of Unicode; and with case ignored it takes `ſ` for an `s`, which matters in
+/// contractions only. The characters concerned are replaced by others of the same length and the correct class. Few
+/// texts contain any.
 pub(super) fn as_pretok_reads(text: &str, ignores_case: bool) -> Cow<'_, str> {
-    /// The first character whose class has changed, in Unicode 16.
+    /// First character whose class differs in Unicode 16.
     const FIRST: char = '\u{897}';
     let substitute = |c: char| {
         if c < FIRST {
@@ -56,7 +56,7 @@ pub(super) fn as_pretok_reads(text: &str, ignores_case: bool) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let text: String = text.chars().map(|c| substitute(c).unwrap_or(c)).collect();
-    // Both are contractions of three bytes.
+    // Both contractions have three bytes.
     Cow::Owned(if contraction { text.replace("'ſ", "'re") } else { text })
 }
 

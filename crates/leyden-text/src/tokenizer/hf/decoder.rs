@@ -1,7 +1,8 @@
 //! Decoders: from tokens back to text, one token at a time.
 //!
-//! The library decodes a list of tokens as a whole. Here a token must be text before the next one is known, so each
-//! step is a rule for one token that knows only what stands before it. What would need more is refused by its name.
+//! The library decodes a list of tokens as a whole. Here a token must become text before the next one is known, so
+//! each step is a rule for one token that depends only on the tokens before it. Steps that need more are refused by
+//! name.
 
 use super::field::{Field, Row, flatten};
 use super::pattern::Pattern;
@@ -9,30 +10,31 @@ use super::pre_tokenizer::{Metaspace, Prepend};
 use crate::error::Error;
 use crate::tokenizer::byte_level;
 
-/// A token on its way to text.
+/// Token during decoding.
 pub(super) enum Piece {
     Text(String),
-    /// Bytes that need not be whole characters; no later step looks at them.
+    /// Bytes, possibly of incomplete characters; later steps do not change them.
     Bytes(Vec<u8>),
 }
 
-/// One step, for the text of one token.
+/// Step of a decoder, on the text of one token.
 pub(super) trait Step: Send + Sync {
-    /// What the token becomes; `first` if nothing stands before it.
+    /// Decodes a token; `first` is true if it is the first of the text.
     fn decode(&self, text: String, first: bool) -> Piece;
 
-    /// Whether [`before_next`](Self::before_next) is ever anything.
+    /// Returns whether [`before_next`](Self::before_next) can return a text.
     fn marks_ends(&self) -> bool {
         false
     }
 
-    /// What goes before the next token on account of this one, whose text is given as it came to this step.
+    /// Returns the text that this token, given as input of this step, causes before the next token.
     fn before_next(&self, text: &str) -> &str {
         let _ = text;
         ""
     }
 
-    /// What this step does to a whole text instead of one token: `None` if that cannot be done token by token.
+    /// Returns the step that does to a whole text what this one does to a token; `None` if that cannot be done per
+    /// token.
     fn on_whole(self: Box<Self>) -> Option<Box<dyn Step>> {
         None
     }
@@ -40,7 +42,7 @@ pub(super) trait Step: Send + Sync {
 
 type Boxed = Box<dyn Step>;
 
-/// What `Fuse` is read as: no step, but what follows sees the whole text.
+/// Decoder component. `Fuse` is not a step, but makes the following steps work on the whole text.
 enum Read {
     Step(Boxed),
     Fuse,
@@ -57,11 +59,11 @@ static KINDS: &[Row<Read>] = &[
     ("WordPiece", |field| read_word_piece(field).map(Read::Step)),
 ];
 
-/// The steps of a decoder.
+/// Steps of a decoder.
 pub(super) struct Decoder {
-    /// `None` without a decoder: tokens are set apart by spaces.
+    /// `None` without a decoder: tokens are separated by spaces.
     steps: Option<Vec<Boxed>>,
-    /// Whether the beginning of a text or the token before make a difference.
+    /// True if the position in the text or the previous token matters.
     pub(super) depends_on_place: bool,
 }
 
@@ -81,14 +83,14 @@ pub(super) fn read(field: Option<Field<'_>>) -> Result<Decoder, Error> {
             },
         }
         depends_on_place |= !matches!(name, "ByteLevel" | "ByteFallback" | "Fuse" | "Replace");
-        // Its texts are one from here on.
+        // The following steps work on the whole text.
         fused |= name == "ByteLevel";
     }
     Ok(Decoder { steps: Some(steps), depends_on_place })
 }
 
 impl Decoder {
-    /// What a token adds to a text in which `previous` was the last token; `None` if it grows beyond measure.
+    /// Returns the bytes that a token adds after the token `previous`; `None` if the text grows too much.
     pub(super) fn decode(&self, previous: Option<&str>, text: &str) -> Option<Vec<u8>> {
         let Some(steps) = &self.steps else {
             let space = if previous.is_some() { " " } else { "" };
@@ -126,7 +128,7 @@ fn run(steps: &[Boxed], text: &str, first: bool) -> Option<Piece> {
 // Tokens of single bytes, `<0x0A>`.
 //
 // The library writes a run of such tokens that is not UTF-8 as one U+FFFD for each; here bytes are passed on, and
-// what cannot become a character is U+FFFD as [`Detokenizer`](crate::Detokenizer) says.
+// [`Detokenizer`](crate::Detokenizer) writes U+FFFD for invalid ones.
 
 struct ByteFallback;
 
@@ -139,7 +141,7 @@ impl Step for ByteFallback {
     }
 }
 
-// The byte-level alphabet; a token with other characters stands for itself.
+// The byte-level alphabet; a token with other characters is kept as it is.
 
 struct ByteLevel;
 
@@ -154,7 +156,7 @@ impl Step for ByteLevel {
     }
 }
 
-// SentencePiece's mark becomes a space, but not in the first token, where it was put by the encoder.
+// SentencePiece's space mark becomes a space, except in the first token, where the encoder added it.
 
 impl Step for Metaspace {
     fn decode(&self, text: String, first: bool) -> Piece {
@@ -167,7 +169,7 @@ fn read_metaspace(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
     Ok(Box::new(Metaspace::read(field)?))
 }
 
-// A text in the place of every match of a pattern.
+// Replacement of every match of a pattern.
 
 struct Replace {
     pattern: Pattern,
@@ -181,28 +183,28 @@ fn read_replace(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
 
 impl Step for Replace {
     fn decode(&self, text: String, _first: bool) -> Piece {
-        // A search that gets out of hand leaves the token as it is.
+        // If matching exceeds its limits, the token is kept as it is.
         let replaced = self.pattern.replace(&text, &self.content, |_, _, _| {});
         Piece::Text(replaced.unwrap_or(text))
     }
 
     fn on_whole(self: Box<Self>) -> Option<Box<dyn Step>> {
-        // A single character cannot lie across two tokens.
+        // A single character cannot span two tokens.
         let single = self.pattern.literal().is_some_and(|text| text.chars().count() == 1);
         if single { Some(self) } else { None }
     }
 }
 
-// A character taken away from the ends of a token or of the text.
+// Stripping of a character at the ends of a token or of the text.
 
-/// Up to so many of a character at the beginning and at the end of every token.
+/// Strips at most `start` and `stop` occurrences of a character at the beginning and end of every token.
 struct Strip {
     content: char,
     start: u32,
     stop: u32,
 }
 
-/// The same at the beginning of the text.
+/// Strips them at the beginning of the text.
 struct StripText(Strip);
 
 fn read_strip(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
@@ -233,7 +235,7 @@ impl Step for Strip {
     }
 
     fn on_whole(self: Box<Self>) -> Option<Box<dyn Step>> {
-        // What stands at the end is known too late; and more than one character may lie in several tokens.
+        // The end of the text is known too late, and several characters may span several tokens.
         if self.stop == 0 && self.start <= 1 { Some(Box::new(StripText(*self))) } else { None }
     }
 }
@@ -244,7 +246,7 @@ impl Step for StripText {
     }
 }
 
-// A mark at the ends of words, `</w>`, which becomes a space unless the text ends there.
+// A word-end suffix, `</w>`, which becomes a space except at the end of the text.
 
 struct Suffix(Box<str>);
 
@@ -271,7 +273,7 @@ impl Step for Suffix {
     }
 }
 
-// WordPiece: a space before every token but the first and those that continue a word.
+// WordPiece: a space before every token except the first and those that continue a word.
 
 struct WordPiece {
     prefix: Box<str>,
@@ -282,7 +284,7 @@ fn read_word_piece(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
     Ok(Box::new(WordPiece { prefix: field.str("prefix")?.into(), cleanup: field.bool("cleanup")? }))
 }
 
-/// What a space is taken away from, in this order.
+/// Texts from which a space is removed, in this order.
 const CLEANUPS: [(&str, &str); 11] = [
     (" .", "."),
     (" ?", "?"),

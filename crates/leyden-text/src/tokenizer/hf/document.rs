@@ -1,7 +1,7 @@
-//! The file itself: `tokenizer.json` as far as its shape can be written down as types.
+//! Typed structure of `tokenizer.json`.
 //!
-//! The vocabulary and the merges are most of the file, so they are read in one pass and their texts borrow from
-//! it. The components, which are small and of many kinds, are kept apart for [`Field`](super::field::Field).
+//! The vocabulary and the merges are most of the file, so they are read in one pass and their texts borrow from it.
+//! The components, which are small and of many kinds, are kept as raw JSON for [`Field`](super::field::Field).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,7 +42,7 @@ pub(super) struct AddedToken<'a> {
     pub(super) special: bool,
 }
 
-/// The fields of all models together, because the kind may stand behind them.
+/// Union of the fields of all models, because the type may follow them.
 #[derive(serde::Deserialize)]
 pub(super) struct Model<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -71,17 +71,17 @@ pub(super) struct Model<'a> {
     pub(super) max_input_chars_per_word: Option<u64>,
 }
 
-/// Text that borrows from the file wherever it has no escapes.
+/// Text that borrows from the file if it has no escapes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
-/// The tokens: with ids, or in the order of their ids with scores.
+/// Tokens: with ids, or in the order of their ids with scores.
 pub(super) enum Vocab<'a> {
     Ids(Vec<(Text<'a>, u32)>),
     Scores(Vec<(Text<'a>, f64)>),
 }
 
-/// One merge: a line with a space between its parts, or the parts.
+/// Merge: a line with a space between its parts, or the parts.
 pub(super) enum Merge<'a> {
     Line(Text<'a>),
     Pair(Text<'a>, Text<'a>),
@@ -171,19 +171,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Merge<'a> {
     }
 }
 
-/// Texts by ids, of which some may have none.
+/// Texts by id; ids may have gaps.
 pub(super) struct Vocabulary {
     texts: String,
-    /// Where each text lies; `None` if there is no such token.
+    /// Byte range of each text; `None` if there is no such token.
     places: Vec<Option<(u32, u32)>>,
 }
 
-/// How far beyond the number of tokens ids may go: vocabularies have gaps, but a table of all ids must not cost more
-/// than the file justifies.
+/// Maximum surplus of ids over tokens: vocabularies have gaps, but the size of the table must be in proportion to
+/// the file.
 const MAX_GAPS: usize = 1 << 16;
 
 impl Vocabulary {
-    /// The vocabulary of the given tokens. Of several with the same id the last one counts.
+    /// Creates the vocabulary of the given tokens. Of several with the same id the last is used.
     pub(super) fn new<'a>(
         file: &str,
         tokens: impl Iterator<Item = (u32, &'a str)> + Clone,
@@ -209,7 +209,7 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// One more than the largest id.
+    /// Returns the largest id plus one.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }

@@ -1,10 +1,10 @@
-//! [`Field`]: a value of `tokenizer.json` that knows where it stands, so that errors can say it.
+//! [`Field`]: value of `tokenizer.json` with its path, for error messages.
 
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
 
-/// A value, its place in the file, and the file.
+/// Value, its path in the file, and the file.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) file: &'a str,
@@ -12,7 +12,7 @@ pub(super) struct Field<'a> {
     value: &'a Value,
 }
 
-/// What reads one kind of component, under the name of its kind.
+/// Reader of one kind of component, with the name of the kind.
 pub(super) type Row<T> = (&'static str, fn(&Field<'_>) -> Result<T, Error>);
 
 impl<'a> Field<'a> {
@@ -20,7 +20,7 @@ impl<'a> Field<'a> {
         Field { file, path: path.into(), value }
     }
 
-    /// The error of this field.
+    /// Creates an error about this field.
     pub(super) fn error(&self, kind: ErrorKind) -> Error {
         Error::at(self.file, &self.path, kind)
     }
@@ -41,7 +41,7 @@ impl<'a> Field<'a> {
         self.invalid(format!("want {wanted}, found {found}"))
     }
 
-    /// The value under a key of this object; `None` if there is none or it is `null`.
+    /// Returns the value under a key of this object; `None` if it is absent or `null`.
     pub(super) fn opt(&self, key: &str) -> Result<Option<Field<'a>>, Error> {
         let object = self.value.as_object().ok_or_else(|| self.wanted("an object"))?;
         let child = |value| Field::new(self.file, format!("{}.{key}", self.path), value);
@@ -82,7 +82,7 @@ impl<'a> Field<'a> {
         Ok(items.iter().enumerate().map(move |(i, value)| Field::new(file, format!("{path}[{i}]"), value)))
     }
 
-    /// The keys and values of this object, in the order of the file.
+    /// Returns the keys and values of this object, in the order of the file.
     pub(super) fn entries(&self) -> Result<impl Iterator<Item = (&'a str, Field<'a>)>, Error> {
         let object = self.value.as_object().ok_or_else(|| self.wanted("an object"))?;
         let (file, path) = (self.file, self.path.clone());
@@ -107,12 +107,12 @@ impl<'a> Field<'a> {
         self.get(key)?.as_bool()
     }
 
-    /// The boolean under a key, or `default` if it is absent.
+    /// Returns the boolean under a key, or `default` if it is absent.
     pub(super) fn bool_or(&self, key: &str, default: bool) -> Result<bool, Error> {
         self.opt(key)?.map_or(Ok(default), |field| field.as_bool())
     }
 
-    /// Reads this component by the row of the table that has its `type`.
+    /// Reads this component by the row of the table for its `type`.
     pub(super) fn component<T>(&self, what: &'static str, table: &[Row<T>]) -> Result<T, Error> {
         let name = self.get("type")?;
         let name_text = name.as_str()?;
@@ -122,32 +122,32 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The error of a component whose kind is not supported.
+    /// Creates an error about a component of an unsupported kind.
     pub(super) fn unsupported(&self, what: &'static str, name: &str, known: Vec<&'static str>) -> Error {
         self.error(ErrorKind::UnsupportedComponent { what, name: name.into(), known })
     }
 }
 
-/// The most components of one kind. Files have up to ten.
+/// Maximum number of components of one kind. Files have up to ten.
 const MAX_COMPONENTS: usize = 32;
-/// The longest text that a component puts into another: texts in use have one character.
+/// Maximum length of a text that a component inserts into another: known files use one character.
 const MAX_INSERTED_BYTES: usize = 64;
 
 impl<'a> Field<'a> {
-    /// A text that is put into others, which so cannot grow beyond measure.
+    /// Returns a text that is inserted into others, whose length limits the growth of the result.
     pub(super) fn inserted(&self, key: &str) -> Result<&'a str, Error> {
         let field = self.get(key)?;
         match field.as_str()? {
             text if text.len() <= MAX_INSERTED_BYTES => Ok(text),
-            text => Err(field.invalid(format!("{} bytes are too many to put into a text", text.len()))),
+            text => Err(field.invalid(format!("{} bytes are too many to insert into a text", text.len()))),
         }
     }
 }
 
-/// The fields of a component, with the members of a `Sequence` in its place, in any depth.
+/// Returns the components of a component, with every `Sequence` replaced by its members, at any depth.
 pub(super) fn flatten<'a>(field: Field<'a>, members: &str) -> Result<Vec<Field<'a>>, Error> {
     let mut flat = Vec::new();
-    // Components yet to be looked at, the next one last.
+    // Components not yet visited, in reverse order.
     let mut open = vec![field];
     while let Some(field) = open.pop() {
         if field.str("type")? == "Sequence" {

@@ -7,12 +7,13 @@
 //! ids -> decoder -> text
 //! ```
 //!
-//! Components are data: one kind is one section and one row of the table in `normalizer`, `pre_tokenizer`, `model`,
-//! `post_processor` or `decoder`, and any other kind is an error with its name. What is easy to get wrong is which
-//! version of Unicode each of them goes by; see `classes`.
+//! Components are data: each kind is one section and one row of the table in `normalizer`, `pre_tokenizer`,
+//! `model`, `post_processor` or `decoder`, and any other kind is an error with its name. The Unicode version that
+//! each of them uses is easy to get wrong; see `classes`.
 //!
-//! Different from the library, on purpose: no word of a text becomes a control token, whatever the vocabulary says;
-//! the tokens around a text are left to the caller; and padding is ignored, as is truncation but for its direction.
+//! Intended differences from the library: no word of a text becomes a control token, whatever the vocabulary
+//! contains; adding the tokens around a text is left to the caller; and padding is ignored, as is truncation but for
+//! its direction.
 
 mod added;
 mod bpe;
@@ -63,38 +64,38 @@ struct HfTokenizer {
     pre_tokenizers: Vec<Box<dyn PreTokenizer>>,
     model: Box<dyn Model>,
     decoder: Decoder,
-    /// The tokens as the decoder takes them.
+    /// Texts of the tokens as input of the decoder.
     texts: Vocabulary,
-    /// The bytes of all tokens, one after the other, and where each ends.
+    /// Concatenated bytes of all tokens; `ends` has the end of each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// The control tokens and their names.
+    /// Control tokens with their names.
     control: BTreeMap<u32, Box<str>>,
     roles: Roles,
-    /// The tokens around the texts of a pair, if the post-processor says it.
+    /// Tokens around the texts of a pair, if the post-processor defines them.
     pair: Option<PairTemplate>,
-    /// What is certain of the length of texts in tokens.
+    /// Data for a lower bound of a text's number of tokens; `None` if there is no bound.
     cover: Option<Cover>,
     /// True if texts that are too long lose their beginning.
     drops_beginning: bool,
 }
 
-/// How much of a text one token stands for.
+/// Maximum extent of text that one token represents.
 #[derive(Clone, Copy, Debug)]
 struct Cover {
-    /// The bytes of the longest token.
+    /// Length in bytes of the longest token.
     longest: usize,
-    /// What of a text counts.
+    /// Part of the text that is certainly kept.
     keeps: Keeps,
-    /// Whether an added token may take any amount of white space with it.
+    /// True if an added token may absorb any amount of white space.
     strips: bool,
 }
 
-/// Reads the tokenizer of a Hugging Face folder: `tokenizer.json`, and from the files beside it which tokens begin
-/// and end a text.
+/// Reads the tokenizer of a Hugging Face folder: `tokenizer.json`, and from the files beside it the tokens that
+/// begin and end a text.
 ///
 /// # Errors
-/// The folder has no `tokenizer.json`, a file is not valid, or a component is of a kind that is not supported.
+/// The folder has no `tokenizer.json`, a file is malformed, or a component is of an unsupported kind.
 pub fn from_hf(folder: &HfFolder) -> Result<Box<dyn Tokenizer>, Error> {
     let path = folder.path().join(HfFile::Tokenizer.name()).display().to_string();
     let read = folder.read(HfFile::Tokenizer);
@@ -104,7 +105,7 @@ pub fn from_hf(folder: &HfFolder) -> Result<Box<dyn Tokenizer>, Error> {
     read_files(&bytes, &path, &Files::read(folder)?, &Changes::of(folder)?)
 }
 
-/// Reads the tokenizer of a folder whose files a GGUF file has as texts; `None` if it has none.
+/// Reads the tokenizer of a folder whose files are embedded in a GGUF file; `None` if it has none.
 pub(super) fn from_folder_files(meta: &Metadata) -> Result<Option<Box<dyn Tokenizer>>, Error> {
     let metadata = |error| Error::new(meta.file(), None, ErrorKind::Metadata(error));
     let Some(files) = FolderFiles::of(meta).map_err(metadata)? else { return Ok(None) };
@@ -115,19 +116,19 @@ pub(super) fn from_folder_files(meta: &Metadata) -> Result<Option<Box<dyn Tokeni
     read_files(text.as_bytes(), &label, &Files::read(&settings)?, &Changes::of(&settings)?).map(Some)
 }
 
-/// The keys of the files beside `tokenizer.json` that nothing is known of, with the names of their files. They are ignored,
-/// which may or may not be right.
+/// Returns the unknown keys of the files beside `tokenizer.json`, with the names of the files. These keys are
+/// ignored, which may be wrong.
 ///
 /// # Errors
-/// A file is damaged, or a key has a value that is not supported.
+/// A file is malformed, or a key has an unsupported value.
 pub fn unread_keys(folder: &HfFolder) -> Result<Vec<String>, Error> {
     settings::unread(folder)
 }
 
-/// Reads a `tokenizer.json` that stands alone. `file` is its name in errors.
+/// Reads a single `tokenizer.json`. `file` is its name in errors.
 ///
-/// Without the files beside it, only its post-processor tells which tokens begin and end a text, and well-known
-/// names which tokens end an answer.
+/// Without the files beside it, the tokens that begin and end a text come from its post-processor alone, and those
+/// that end an answer from well-known names.
 ///
 /// # Errors
 /// As for [`from_hf`].
@@ -152,7 +153,7 @@ pub fn from_tokenizer_json(bytes: &[u8], file: &str) -> Result<Box<dyn Tokenizer
     read_files(bytes, file, &Files::default(), &Changes::default())
 }
 
-/// Why a folder without `tokenizer.json` cannot be used, and what to do about it.
+/// Returns why a folder without `tokenizer.json` cannot be used, and the remedy.
 fn missing(folder: &HfFolder) -> String {
     let others: Vec<&str> = ["tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "tekken.json"]
         .into_iter()
@@ -165,13 +166,13 @@ fn missing(folder: &HfFolder) -> String {
     format!("missing; the folder has {}, from which transformers can {remedy}", others.join(" and "))
 }
 
-/// How many times longer than the text its normalized form may become: no character becomes that much, and rules that
-/// double the text over and over must end.
+/// Maximum factor by which normalization may lengthen a text: no character becomes that long, and rules that double
+/// the text repeatedly must end.
 const MAX_GROWTH: usize = 64;
-/// What a stretch of text may grow by beside that: what is put before it.
+/// Maximum additional growth of a stretch of text: prefixes added to it.
 const MAX_EXTRA: usize = 256;
 
-/// The components of a file, parsed strictly and within limits.
+/// Parses a component of a file strictly and within limits.
 fn component(raw: Option<&RawValue>, file: &str, name: &'static str) -> Result<Option<Value>, Error> {
     let Some(raw) = raw else { return Ok(None) };
     let json = Json::parse(raw.get().as_bytes(), &format!("{file}: {name}"));
@@ -262,7 +263,7 @@ fn read_files(
 }
 
 impl HfTokenizer {
-    /// Fills in the bytes of all tokens.
+    /// Computes the bytes of all tokens.
     fn decode_all(&mut self) -> Result<(), Error> {
         for id in (0..).take(self.texts.len()) {
             if let Some(name) = self.control.get(&id) {
@@ -280,7 +281,7 @@ impl HfTokenizer {
         Error::new(&self.file, component, ErrorKind::TextGrows(MAX_GROWTH))
     }
 
-    /// Cuts a text into words for the model.
+    /// Splits a text into words for the model.
     fn pieces(&self, text: &str, special: Special<'_>) -> Result<Pieces, Error> {
         let mut pieces = Pieces::default();
         let mut limit = MAX_EXTRA;
@@ -314,7 +315,7 @@ impl HfTokenizer {
         Ok(normalized)
     }
 
-    /// Appends a range of a text without tokens that are found before it is normalized.
+    /// Appends a range of a text that contains no tokens matched before normalization.
     fn normalized_pieces(
         &self,
         pieces: &mut Pieces,
@@ -336,7 +337,8 @@ impl HfTokenizer {
                 let runs = runs(range, &content);
                 match self.without_marks_in_content(all, text, &runs)? {
                     Some(found) => found,
-                    // What stands at the edge of content is written by itself, so that no mark reaches across.
+                    // Text on both sides of a content boundary is tokenized separately, so that no special token
+                    // spans it.
                     None => {
                         for (run, is_content) in runs {
                             let part = self.normalized(text, run)?;
@@ -359,8 +361,8 @@ impl HfTokenizer {
         Ok(())
     }
 
-    /// The stretches of a normalized text without the marks that content spells out. Which these are is seen by
-    /// normalizing each run by itself; `None` if that does not give the same marks, because some reach across runs.
+    /// Removes the special tokens that content spells from the stretches of a normalized text. They are determined
+    /// by normalizing each run separately; `None` if that gives other special tokens, because some span runs.
     fn without_marks_in_content(
         &self,
         all: Vec<Stretch>,
@@ -393,7 +395,7 @@ impl HfTokenizer {
     }
 }
 
-/// The runs of a range that are content and those that are not, in turn; `content` counts from its beginning.
+/// Returns the runs of a range that are content and those that are not; `content` is relative to its beginning.
 fn runs(range: Range<usize>, content: &[Range<usize>]) -> Vec<(Range<usize>, bool)> {
     let mut runs = Vec::with_capacity(2 * content.len() + 1);
     let mut at = range.start;
@@ -410,7 +412,7 @@ fn runs(range: Range<usize>, content: &[Range<usize>]) -> Vec<(Range<usize>, boo
 impl Tokenizer for HfTokenizer {
     fn least_tokens(&self, text: &str) -> usize {
         let Some(Cover { longest, keeps, strips }) = self.cover else { return 0 };
-        // White space beyond ASCII is left out with all that is beyond it.
+        // White space beyond ASCII is excluded with all other characters beyond ASCII.
         let bytes = match (keeps, strips) {
             (Keeps::All, false) => text.len(),
             (_, false) => text.bytes().filter(u8::is_ascii).count(),
@@ -428,7 +430,7 @@ impl Tokenizer for HfTokenizer {
         let exceeded = |why: Exceeded| Error::new(&self.file, None, why.into());
         let pieces = self.pieces(text, special)?;
         let mut ids = Vec::new();
-        // Where in `ids` a word that was seen before has been written.
+        // Range in `ids` of each word that was encoded before.
         let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
         for piece in pieces.iter() {
             bounds.check(ids.len()).map_err(exceeded)?;

@@ -1,4 +1,4 @@
-//! Models: from a word to the ids of tokens. One kind is one file and one row of the table.
+//! Models: from a word to token ids. Each kind is one file and one row of the table.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,21 @@ use crate::error::{Error, ErrorKind};
 use crate::tokenizer::bounds::{Bounds, Exceeded};
 
 pub(super) trait Model: Send + Sync {
-    /// Appends the ids of a word. `bounds` are those of all `ids`.
+    /// Appends the ids of a word. `bounds` apply to all `ids`.
     fn tokenize(&self, word: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), NotWritten>;
 
-    /// Whether every part of a word is in a token, and a token stands for no more than its text has bytes.
+    /// Returns whether every part of a word is in a token, and no token represents more bytes than its text has.
     fn keeps_text(&self) -> bool {
         false
     }
 
-    /// Whether tokens that go on with a word are others than those that begin one.
+    /// Returns whether tokens that continue a word differ from those that begin one.
     fn marks_continuations(&self) -> bool {
         false
     }
 }
 
-/// Why a word was not written in tokens.
+/// Reason for which a word was not encoded.
 #[derive(Debug)]
 pub(super) enum NotWritten {
     NoToken(NoToken),
@@ -43,19 +43,19 @@ impl From<Exceeded> for NotWritten {
     }
 }
 
-/// A word cannot be written, and the vocabulary has no token to say so. The field that could name one.
+/// Missing unknown token for a word that cannot be encoded, with the field that could name one.
 #[derive(Debug)]
 pub(super) struct NoToken(pub(super) &'static str);
 
-/// What a model is made of.
+/// Input from which a model is built.
 pub(super) struct Parts<'a> {
     pub(super) file: &'a str,
     pub(super) fields: &'a document::Model<'a>,
-    /// The tokens by their texts.
+    /// Tokens by their texts.
     pub(super) ids: &'a HashMap<&'a str, u32>,
-    /// The control tokens. No word becomes one, whatever it says: they are not text.
+    /// Control tokens. No word becomes one, whatever its text: they are not text.
     pub(super) control: &'a BTreeSet<u32>,
-    /// Whether words come as they are, and not in the byte-level alphabet that the tokens are written in.
+    /// True if words are raw bytes instead of the byte-level alphabet of the tokens.
     pub(super) raw_bytes: bool,
 }
 
@@ -64,25 +64,25 @@ impl Parts<'_> {
         Error::at(self.file, &format!("model.{field}"), ErrorKind::Invalid(why.into()))
     }
 
-    /// The token of a word's text.
+    /// Returns the token of a word's text.
     pub(super) fn id(&self, text: &str) -> Option<u32> {
         self.ids.get(text).copied().filter(|id| !self.control.contains(id))
     }
 
-    /// The token that is named for what is unknown.
+    /// Returns the unknown token, if it is named.
     pub(super) fn unk_token(&self, default: Option<&str>) -> Option<u32> {
         let name = self.fields.unk_token.as_ref().map(|text| &*text.0).or(default);
         name.and_then(|name| self.ids.get(name)).copied()
     }
 
-    /// The tokens of single bytes, `<0x00>` to `<0xFF>`.
+    /// Returns the tokens of single bytes, `<0x00>` to `<0xFF>`.
     pub(super) fn byte_tokens(&self) -> [Option<u32>; 256] {
         let mut bytes = 0..=u8::MAX;
         [(); 256].map(|()| bytes.next().and_then(|byte| self.id(&format!("<0x{byte:02X}>"))))
     }
 }
 
-/// Whether a model takes words as bytes instead of in the byte-level alphabet.
+/// Returns whether a model takes words as raw bytes instead of in the byte-level alphabet.
 pub(super) fn takes_bytes(fields: &document::Model<'_>, ids: &HashMap<&str, u32>) -> bool {
     kind(fields) == "BPE" && bpe::takes_bytes(fields, ids)
 }
@@ -96,7 +96,7 @@ static KINDS: &[(&str, Read)] = &[
     ("WordPiece", read_word_piece),
 ];
 
-/// The kind of a model. Old files do not name it, but its fields tell.
+/// Returns the kind of a model. Old files do not state it; it then follows from the fields.
 fn kind<'a>(fields: &'a document::Model<'_>) -> &'a str {
     match (&fields.kind, &fields.vocab) {
         (Some(kind), _) => &kind.0,
@@ -140,15 +140,15 @@ impl Model for WordLevel {
     }
 }
 
-// WordPiece: the longest token that a word begins with, then the longest that continues it, and so on. A word for
-// which that ends nowhere is unknown as a whole.
+// WordPiece: the longest token that is a prefix of the word, then the longest continuation, and so on. A word that
+// cannot be split completely is unknown as a whole.
 
 struct WordPiece {
     trie: Trie,
-    /// What tokens that continue a word begin with.
+    /// Prefix of tokens that continue a word.
     prefix: Box<str>,
     unk: Option<u32>,
-    /// Words of more characters are unknown.
+    /// Maximum number of characters of a word; longer words are unknown.
     max_chars: usize,
 }
 
@@ -165,7 +165,7 @@ fn read_word_piece(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
 }
 
 impl WordPiece {
-    /// Appends the tokens of a word. False if it cannot be cut.
+    /// Appends the tokens of a word. Returns false if it cannot be split.
     fn cut(&self, word: &str, ids: &mut Vec<u32>) -> bool {
         let mut continuing = Some(self.trie.walk());
         for byte in self.prefix.bytes() {

@@ -1,4 +1,5 @@
-//! Normalizers: what a text becomes before it is cut into words. One kind is one section and one row of the table.
+//! Normalizers: transformations of a text before it is split into words. Each kind is one section and one row of
+//! the table.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -13,20 +14,20 @@ use crate::tokenizer::byte_level;
 pub(super) trait Normalizer: Send + Sync {
     fn normalize(&self, text: &mut Normalized) -> Result<(), Error>;
 
-    /// What of a text certainly stays.
+    /// Returns the part of a text that is certainly kept.
     fn keeps(&self) -> Keeps {
         Keeps::Nothing
     }
 }
 
-/// What of a text stays in it when it is normalized, as so many bytes or more.
+/// Part of a text that normalization certainly keeps, in at least as many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Keeps {
-    /// Anything may vanish.
+    /// Any character may be removed.
     Nothing,
-    /// Characters of ASCII; others may become shorter.
+    /// ASCII characters; others may become shorter.
     Ascii,
-    /// All of it.
+    /// All characters.
     All,
 }
 
@@ -53,7 +54,7 @@ pub(super) fn read(field: Field<'_>) -> Result<Vec<Boxed>, Error> {
     flatten(field, "normalizers")?.iter().map(|field| field.component("normalizer", KINDS)).collect()
 }
 
-// BERT: cleaned of control characters, Chinese characters set apart, accents stripped, lower case.
+// BERT: control characters removed, Chinese characters separated by spaces, accents stripped, lower case.
 
 struct Bert {
     clean_text: bool,
@@ -72,7 +73,7 @@ fn read_bert(field: &Field<'_>) -> Result<Box<dyn Normalizer>, Error> {
     }))
 }
 
-/// The ideographs that BERT sets apart, which are not all there are.
+/// Returns whether BERT separates a character; this does not cover all ideographs.
 fn is_chinese(c: char) -> bool {
     matches!(c,
         '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{2a6df}'
@@ -113,7 +114,7 @@ impl Normalizer for Bert {
     }
 }
 
-// Every byte written as a printable character.
+// Every byte is written as a printable character.
 
 struct ByteLevel;
 
@@ -128,7 +129,7 @@ impl Normalizer for ByteLevel {
     }
 }
 
-// Lower case, character by character: a final sigma is not told apart.
+// Lower case, character by character: a final sigma is not distinguished.
 
 struct Lowercase;
 
@@ -143,7 +144,8 @@ impl Normalizer for Lowercase {
     }
 }
 
-// SentencePiece's rules for machine translation: control characters go, odd white space becomes a space.
+// SentencePiece's rules for machine translation: control characters are removed, unusual white space becomes a
+// space.
 
 struct Nmt;
 
@@ -168,7 +170,7 @@ impl Normalizer for Nmt {
     }
 }
 
-// A text put before every stretch that is not empty.
+// A prefix added to every non-empty stretch.
 
 struct Prepend(Box<str>);
 
@@ -192,7 +194,7 @@ impl Normalizer for Prepend {
     }
 }
 
-// A text in the place of every match of a pattern.
+// Replacement of every match of a pattern.
 
 struct Replace {
     pattern: Pattern,
@@ -225,7 +227,7 @@ impl Normalizer for Replace {
     }
 }
 
-// White space stripped off the ends, and accents off letters.
+// White space stripped at the ends, and accents stripped from letters.
 
 struct Strip {
     left: bool,
@@ -251,7 +253,7 @@ impl Normalizer for Strip {
     }
 }
 
-/// Takes away combining marks, which only a text that is decomposed has in the place of accents.
+/// Removes combining marks; accents are such marks only in decomposed text.
 struct StripAccents;
 
 impl Normalizer for StripAccents {
@@ -291,13 +293,14 @@ impl Normalizer for Form {
             return Ok(());
         }
         let mut out = String::with_capacity(text.text.len());
-        // Characters that the library does not know take no part: nothing is reordered across one, nor composed.
+        // Characters unknown to the library take no part: nothing is reordered across one, nor composed with one.
         for part in text.text.split_inclusive(is_not_normalized) {
             let known = part.trim_end_matches(is_not_normalized);
             self.write(known, &mut out);
             out.push_str(&part[known.len()..]);
         }
-        // What the first character alone becomes; the last of it may have been composed with what follows.
+        // Normal form of the first character alone; its last character may have been composed with the following
+        // text.
         let mut first = String::new();
         self.write(&text.text[..text.start_bytes], &mut first);
         let start_bytes = out.chars().take(first.chars().count()).map(char::len_utf8).sum();

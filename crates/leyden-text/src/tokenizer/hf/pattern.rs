@@ -1,9 +1,8 @@
-//! [`Pattern`]: what texts are searched for, a literal or a regular expression.
+//! [`Pattern`]: search pattern, a literal or a regular expression.
 //!
-//! The expressions that models of today use are known by their text and found by the hand-written rules of
-//! `pretok`, which take time in proportion to the text. Any other goes through a general engine. The library's own
-//! engine is Oniguruma; the engine here reads its syntax, and gives up with an error where backtracking gets out of
-//! hand.
+//! The expressions of current models are recognized by their text and matched by the hand-written rules of `pretok`
+//! in linear time. Any other expression uses a general engine. The library's engine is Oniguruma; the engine here
+//! accepts its syntax, and returns an error if backtracking exceeds a limit.
 
 use std::ops::Range;
 
@@ -14,13 +13,13 @@ use super::field::Field;
 use crate::error::{Error, ErrorKind, Quoted};
 use crate::tokenizer::pretok::{self, Split};
 
-/// The most bytes of an expression. The longest in use have 400.
+/// Maximum length of an expression in bytes. The longest known one has 400.
 const MAX_REGEX_BYTES: usize = 4 << 10;
-/// The most bytes that one compiled automaton may take.
+/// Maximum size in bytes of one compiled automaton.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
-/// The most instructions of a compiled expression.
+/// Maximum number of instructions of a compiled expression.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
-/// The most steps back in the search for one match.
+/// Maximum number of backtracking steps per match.
 const MAX_BACKTRACKS: usize = 1 << 18;
 
 pub(super) struct Pattern {
@@ -40,7 +39,7 @@ impl Pattern {
     pub(super) fn read(field: &Field<'_>) -> Result<Self, Error> {
         let kind = if let Some(literal) = field.opt("String")? {
             match literal.as_str()? {
-                // Found between any two characters, as an empty expression is.
+                // Matches between any two characters, as an empty expression does.
                 "" => regex(&literal)?,
                 text => Kind::Literal(text.into()),
             }
@@ -50,13 +49,13 @@ impl Pattern {
         Ok(Pattern { kind, file: field.file.into(), path: field.path.as_str().into() })
     }
 
-    /// GPT-2's expression, which `ByteLevel` has built in.
+    /// Returns GPT-2's expression, which is built into `ByteLevel`.
     pub(super) fn gpt2(field: &Field<'_>) -> Result<Self, Error> {
         let rule = gpt2().ok_or_else(|| field.invalid("the rule of gpt-2 is missing"))?;
         Ok(Pattern { kind: Kind::Known(rule), file: field.file.into(), path: field.path.as_str().into() })
     }
 
-    /// The literal, if it is one.
+    /// Returns the literal, if it is one.
     pub(super) fn literal(&self) -> Option<&str> {
         match &self.kind {
             Kind::Literal(text) => Some(text),
@@ -64,7 +63,7 @@ impl Pattern {
         }
     }
 
-    /// The stretches of `text` in order, without gaps, and whether each is a match.
+    /// Calls `found` for the stretches of `text` in order, without gaps, with whether each is a match.
     pub(super) fn find(&self, text: &str, mut found: impl FnMut(Range<usize>, bool)) -> Result<(), Error> {
         let mut from = 0;
         let mut matched = |range: Range<usize>| {
@@ -101,8 +100,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// `text` with `content` in the place of every match. `passed` learns how much of both texts has been dealt
-    /// with, and whether that ended in a match.
+    /// Replaces every match in `text` by `content`. `passed` is called with each stretch of `text`, whether it is a
+    /// match, and the length of the output after it.
     pub(super) fn replace(
         &self,
         text: &str,
@@ -139,7 +138,7 @@ fn regex(field: &Field<'_>) -> Result<Kind, Error> {
     }
 }
 
-/// What becomes of the matches when a text is cut at them.
+/// Treatment of the matches at which a text is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behavior {
     Removed,
@@ -165,7 +164,7 @@ impl Behavior {
             .ok_or_else(|| field.unsupported("behavior", name, BEHAVIORS.iter().map(|row| row.0).collect()))
     }
 
-    /// Joins stretches of which each is a match or not, in order, to the pieces that are kept.
+    /// Joins stretches, each a match or not, to the pieces that are kept.
     pub(super) fn cut(self, stretches: &[(Range<usize>, bool)], keep: &mut dyn FnMut(Range<usize>)) {
         let mut open: Option<Range<usize>> = None;
         let mut previous = false;
@@ -175,7 +174,7 @@ impl Behavior {
                 Behavior::Removed | Behavior::Isolated => false,
                 Behavior::Contiguous => *is_match == previous,
                 Behavior::MergedWithPrevious => *is_match && !previous,
-                // A match waits for the stretch behind it; of several in a row the last one gets it.
+                // A match is joined to the following stretch; of several matches in a row only the last one is.
                 Behavior::MergedWithNext => {
                     previous && !*is_match && i.checked_sub(1).is_some_and(|i| stretches[i].1)
                 }
@@ -196,7 +195,7 @@ impl Behavior {
     }
 }
 
-/// Cuts `text` where a class of characters begins and ends.
+/// Splits `text` at the characters of a class.
 pub(super) fn cut_at_chars(
     text: &str,
     behavior: Behavior,
@@ -214,24 +213,24 @@ pub(super) fn cut_at_chars(
     behavior.cut(&stretches, keep);
 }
 
-// The regular expressions of known models, by their text, and the rules of `pretok` that are equal to them.
+// The regular expressions of known models, by their text, and the equivalent rules of `pretok`.
 
-/// A rule that stands for an expression.
+/// Rule equivalent to an expression.
 struct Rule {
     split: Split,
-    /// Whether a part of the expression ignores the case of letters.
+    /// True if a part of the expression ignores case.
     ignores_case: bool,
 }
 
 struct Row {
     regex: &'static str,
-    /// A name of the rule in `pretok`.
+    /// Name of the rule in `pretok`.
     pretok: &'static str,
     ignores_case: bool,
 }
 
 static ROWS: &[Row] = &[
-    // GPT-2, and what `ByteLevel` has built in.
+    // GPT-2, built into `ByteLevel`.
     Row {
         regex: r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
         pretok: GPT2,
@@ -253,13 +252,13 @@ static ROWS: &[Row] = &[
 
 const GPT2: &str = "gpt-2";
 
-/// The rule that stands for an expression.
+/// Returns the rule equivalent to an expression.
 fn rule(regex: &str) -> Option<Rule> {
     let row = ROWS.iter().find(|row| row.regex == regex)?;
     Some(Rule { split: pretok::named(row.pretok)?.split, ignores_case: row.ignores_case })
 }
 
-/// The rule of GPT-2.
+/// Returns the rule of GPT-2.
 fn gpt2() -> Option<Rule> {
     rule(ROWS[0].regex)
 }

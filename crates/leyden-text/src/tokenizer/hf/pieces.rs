@@ -1,17 +1,17 @@
-//! [`Normalized`] and [`Pieces`]: a text on its way to the model.
+//! [`Normalized`] and [`Pieces`]: intermediate forms of a text before the model.
 //!
-//! Beside the text itself one fact is carried along: which of it stands at the very beginning of what was to be
-//! encoded, because `Metaspace` may put its mark there alone. A piece is `at_start` if its first character was made
-//! from the first character of the text, and its first `start_bytes` bytes are what was made from that character.
+//! Besides the text, they track what originates from the first character of the whole text, because `Metaspace` may
+//! add its mark only there. A piece is `at_start` if its first character originates from the first character of the
+//! text, and its first `start_bytes` bytes originate from that character.
 
 use std::ops::Range;
 
 use crate::error::Error;
 
-/// A stretch of text that the normalizers work on.
+/// Stretch of text during normalization.
 pub(super) struct Normalized {
     pub(super) text: String,
-    /// How many bytes at the beginning come from the first character of the whole text.
+    /// Number of leading bytes that originate from the first character of the whole text.
     pub(super) start_bytes: usize,
 }
 
@@ -21,7 +21,7 @@ impl Normalized {
         Normalized { text: text.into(), start_bytes: first.map_or(0, char::len_utf8) }
     }
 
-    /// Replaces every character by what `write` appends for it.
+    /// Replaces every character by the output of `write`.
     pub(super) fn map_chars(&mut self, mut write: impl FnMut(char, &mut String)) {
         let mut out = String::with_capacity(self.text.len());
         let mut start_bytes = 0;
@@ -35,7 +35,7 @@ impl Normalized {
     }
 }
 
-/// Texts cut further and further until each is a word for the model.
+/// Texts that are split further and further until each is a word for the model.
 #[derive(Default)]
 pub(super) struct Pieces {
     text: String,
@@ -48,7 +48,7 @@ struct Piece {
     end: usize,
     at_start: bool,
     start_bytes: usize,
-    /// The added token that the piece is; nothing looks at its text any more.
+    /// Added token of the piece; its text is not used any more.
     token: Option<u32>,
 }
 
@@ -69,13 +69,13 @@ impl Pieces {
         });
     }
 
-    /// Appends an added token, for which nothing but its id matters.
+    /// Appends an added token by its id, without text.
     pub(super) fn push_token(&mut self, id: u32) {
         let at = self.text.len();
         self.list.push(Piece { start: at, end: at, at_start: false, start_bytes: 0, token: Some(id) });
     }
 
-    /// Cuts every piece that is not a token into the ranges that `cut` gives; the rest of it is dropped.
+    /// Splits every piece that is not a token into the ranges that `cut` outputs; the rest of it is dropped.
     pub(super) fn split(
         &mut self,
         mut cut: impl FnMut(&str, &mut dyn FnMut(Range<usize>)) -> Result<(), Error>,
@@ -102,8 +102,8 @@ impl Pieces {
         Ok(())
     }
 
-    /// Writes every piece that is not a token anew: first what `prefix` gives for its text and whether it is at the
-    /// start, then what `write` appends for each character.
+    /// Rewrites every piece that is not a token: the result of `prefix`, called with its text and `at_start`,
+    /// followed by the output of `write` for each character.
     pub(super) fn rewrite<'p>(
         &mut self,
         prefix: impl Fn(&str, bool) -> &'p str,
@@ -129,12 +129,12 @@ impl Pieces {
         self.text = out;
     }
 
-    /// How long the pieces are together, at most.
+    /// Returns an upper bound of the total length of the pieces.
     pub(super) fn len_bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// The pieces in order: an added token, or text for the model.
+    /// Returns the pieces in order: an added token, or text for the model.
     pub(super) fn iter(&self) -> impl Iterator<Item = Result<u32, &str>> {
         self.list.iter().map(|piece| match piece.token {
             Some(id) => Ok(id),

@@ -1,10 +1,10 @@
-//! Post-processors: the tokens that go before and behind a text, and around the two of a pair.
+//! Post-processors: the tokens before and after a text, and around the two texts of a pair.
 
 use super::PairTemplate;
 use super::field::{Field, Row, flatten};
 use crate::error::Error;
 
-/// The tokens around a single text, and around a pair.
+/// Tokens around a single text, and around a pair.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Template {
     pub(super) before: Vec<u32>,
@@ -14,13 +14,13 @@ pub(super) struct Template {
 
 static KINDS: &[Row<Template>] = &[
     ("BertProcessing", |field| cls_and_sep(field, 1)),
-    // What it does concerns offsets only.
+    // It affects offsets only.
     ("ByteLevel", |_| Ok(Template::default())),
     ("RobertaProcessing", |field| cls_and_sep(field, 2)),
     ("TemplateProcessing", template),
 ];
 
-/// Reads a post-processor, which may be a sequence of them: each puts its tokens around those of the one before.
+/// Reads a post-processor or a sequence of them: each puts its tokens around those of the previous one.
 pub(super) fn read(field: Field<'_>) -> Result<Template, Error> {
     let mut whole = Template::default();
     for field in flatten(field, "processors")? {
@@ -46,9 +46,9 @@ fn cls_and_sep(field: &Field<'_>, separators: usize) -> Result<Template, Error> 
     Ok(Template { before: vec![cls], after: vec![sep], pair: Some(pair) })
 }
 
-/// The tokens of a template around its texts, and the type of the last text.
+/// Tokens of a template around its texts, and the token type of the last text.
 struct Around {
-    /// Before the first text, between the first and the second, and so on.
+    /// Tokens before the first text, between the first and the second, and so on.
     tokens: Vec<Vec<u32>>,
     last_type: u32,
 }
@@ -78,7 +78,7 @@ fn around(tokens: &Field<'_>, pieces: &Field<'_>, texts: &[&str]) -> Result<Arou
     }
     match around.tokens.len() - 1 {
         n if n == texts.len() => Ok(around),
-        n => Err(pieces.invalid(format!("{n} texts stand in the template, not {}", texts.len()))),
+        n => Err(pieces.invalid(format!("the template has {n} texts, not {}", texts.len()))),
     }
 }
 
@@ -86,7 +86,7 @@ fn template(field: &Field<'_>) -> Result<Template, Error> {
     let tokens = field.get("special_tokens")?;
     let [before, after] =
         around(&tokens, &field.get("single")?, &["A"])?.tokens.try_into().unwrap_or_default();
-    // A template for single texts alone is one, too.
+    // A template for single texts only is valid, too.
     let pair = match field.opt("pair")? {
         Some(pieces) => around(&tokens, &pieces, &["A", "B"]).ok(),
         None => None,

@@ -1,4 +1,4 @@
-//! Pre-tokenizers: how a text is cut into words for the model. One kind is one section and one row of the table.
+//! Pre-tokenizers: splitting of a text into words for the model. Each kind is one section and one row of the table.
 
 use super::classes::{is_punctuation, is_word};
 use super::field::{Field, Row, flatten};
@@ -10,13 +10,13 @@ use crate::tokenizer::byte_level;
 pub(super) trait PreTokenizer: Send + Sync {
     fn cut(&self, pieces: &mut Pieces) -> Result<(), Error>;
 
-    /// Makes this the last step before a model that takes bytes as they are. True if this step would have spelled
-    /// them in the byte-level alphabet, which it then leaves to the model.
+    /// Makes this the last step before a model that takes raw bytes. Returns true if this step would have written
+    /// them in the byte-level alphabet, which it then omits.
     fn leave_bytes(&mut self) -> bool {
         false
     }
 
-    /// Whether all of the text is in the pieces, none of it shorter.
+    /// Returns whether all of the text is in the pieces, none of it shortened.
     fn keeps_text(&self) -> bool {
         false
     }
@@ -42,7 +42,7 @@ pub(super) fn read(field: Field<'_>) -> Result<Vec<Boxed>, Error> {
     flatten(field, "pretokenizers")?.iter().map(|field| field.component("pre-tokenizer", KINDS)).collect()
 }
 
-// GPT-2's words, each byte of them written as a printable character.
+// GPT-2's words, with each byte written as a printable character.
 
 struct ByteLevel {
     add_prefix_space: bool,
@@ -78,7 +78,7 @@ impl PreTokenizer for ByteLevel {
     }
 }
 
-// Texts cut at single characters: punctuation, digits, a delimiter; and BERT's words.
+// Splitting at single characters: punctuation, digits, a delimiter; and BERT's words.
 
 struct AtChars<F> {
     is_match: F,
@@ -114,7 +114,7 @@ fn read_punctuation(field: &Field<'_>) -> Result<Box<dyn PreTokenizer>, Error> {
     Ok(Box::new(AtChars { is_match: is_punctuation, behavior: behavior.unwrap_or(Behavior::Isolated) }))
 }
 
-/// Words between white space, punctuation characters each on its own.
+/// Pre-tokenizer that splits at white space, and at each punctuation character.
 struct Bert;
 
 impl PreTokenizer for Bert {
@@ -124,7 +124,7 @@ impl PreTokenizer for Bert {
     }
 }
 
-// Words of so many characters each.
+// Words of a fixed number of characters.
 
 struct FixedLength(usize);
 
@@ -156,17 +156,17 @@ impl PreTokenizer for FixedLength {
 
 // SentencePiece's spaces: each becomes a visible mark, which begins a word.
 
-/// Where a mark is put before a text that does not begin with one.
+/// Texts before which a mark is added, unless they begin with one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prepend {
-    /// Before the whole text only.
+    /// The whole text only.
     First,
     Never,
-    /// Before every stretch between added tokens.
+    /// Every stretch between added tokens.
     Always,
 }
 
-/// What `Metaspace` says, as a pre-tokenizer and as a decoder.
+/// Parameters of `Metaspace`, as a pre-tokenizer and as a decoder.
 pub(super) struct Metaspace {
     pub(super) mark: char,
     pub(super) prepend: Prepend,
@@ -188,7 +188,7 @@ impl Metaspace {
             let row = SCHEMES.iter().find(|row| row.0 == name);
             prepend = row.ok_or_else(|| scheme.unsupported("scheme", name, known()))?.1;
         }
-        // Files from before there were schemes.
+        // Older files, without schemes.
         if !field.bool_or("add_prefix_space", true)? {
             if scheme.is_some() && prepend != Prepend::Never {
                 return Err(field.invalid("add_prefix_space and prepend_scheme contradict each other"));
@@ -229,7 +229,7 @@ impl PreTokenizer for Metaspace {
     }
 }
 
-// A text cut at the matches of a pattern.
+// Splitting at the matches of a pattern.
 
 struct Split {
     pattern: Pattern,
@@ -249,7 +249,7 @@ impl PreTokenizer for Split {
     fn cut(&self, pieces: &mut Pieces) -> Result<(), Error> {
         let mut stretches = Vec::new();
         pieces.split(|text, keep| {
-            // By far the most frequent, and what is a match makes no difference.
+            // The most frequent case, in which matches and other stretches are treated alike.
             if self.behavior == Behavior::Isolated {
                 return self.pattern.find(text, |range, _| keep(range));
             }
@@ -267,7 +267,7 @@ impl PreTokenizer for Split {
 
 // Words between white space.
 
-/// What stands between white space.
+/// Pre-tokenizer that splits at white space.
 struct Blanks;
 
 impl PreTokenizer for Blanks {
@@ -279,7 +279,7 @@ impl PreTokenizer for Blanks {
     }
 }
 
-/// `\w+|[^\w\s]+`: runs of word characters, and runs of what is neither they nor white space.
+/// `\w+|[^\w\s]+`: runs of word characters, and runs of other characters except white space.
 struct Words;
 
 impl PreTokenizer for Words {

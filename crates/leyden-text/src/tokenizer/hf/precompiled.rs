@@ -1,9 +1,9 @@
 //! SentencePiece's compiled table of replacements.
 //!
-//! The table is a trie in the form of a double array, whose values are places in a buffer of texts that end in
-//! zero bytes. A grapheme of fewer than six bytes that begins with an entry of the trie is replaced as a whole, by
-//! the shortest such entry; in any other grapheme each character is looked up alone. That is the library's rule, which
-//! is not quite SentencePiece's.
+//! The table is a double-array trie, whose values are offsets in a buffer of zero-terminated texts. A grapheme of
+//! fewer than six bytes that begins with an entry of the trie is replaced as a whole, by the shortest such entry;
+//! in any other grapheme each character is looked up alone. This is the library's rule, which differs slightly from
+//! SentencePiece's.
 
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -12,7 +12,7 @@ use super::normalizer::Normalizer;
 use super::pieces::Normalized;
 use crate::error::Error;
 
-/// The longest replacement; the longest in use has 33 bytes, which one ligature stands for.
+/// Maximum length of a replacement; the longest known one, of a ligature, has 33 bytes.
 const MAX_REPLACEMENT_BYTES: usize = 128;
 
 struct Precompiled {
@@ -25,7 +25,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Box<dyn Normalizer>, Error> {
     let bytes = decode_base64(field.as_str()?).ok_or_else(|| field.invalid("not valid Base64"))?;
     let short = || field.invalid("the table ends early");
     let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
-    // A size that is no multiple of four ends the trie where the last whole unit does.
+    // A size that is not a multiple of four is rounded down to whole units.
     let size = usize::try_from(u32::from_le_bytes(*size) / 4 * 4).unwrap_or(usize::MAX);
     let (trie, texts) = rest.split_at_checked(size).ok_or_else(short)?;
     let units = trie.as_chunks::<4>().0;
@@ -40,7 +40,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Box<dyn Normalizer>, Error> {
 }
 
 impl Precompiled {
-    /// The value of the shortest entry that `key` begins with.
+    /// Returns the value of the shortest entry that is a prefix of `key`.
     fn look_up(&self, key: &[u8]) -> Option<u32> {
         let offset = |unit: u32| (unit >> 10) << ((unit & 1 << 9) >> 6);
         let unit = |at: u32| self.trie.get(usize::try_from(at).ok()?).copied();
@@ -93,7 +93,7 @@ impl Normalizer for Precompiled {
     }
 }
 
-/// The bytes that Base64 with padding stands for; `None` if it is not that.
+/// Decodes Base64 with padding; `None` if it is invalid.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let (groups, []) = text.as_bytes().as_chunks::<4>() else { return None };
     let mut bytes = Vec::with_capacity(groups.len() * 3);

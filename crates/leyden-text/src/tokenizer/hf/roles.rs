@@ -1,4 +1,4 @@
-//! What the files beside `tokenizer.json` say: which tokens begin and end a text, and which of them are special.
+//! Special tokens and their roles, as stated by the files beside `tokenizer.json`.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,24 @@ use super::settings::Settings;
 use crate::error::{Error, ErrorKind};
 use crate::tokenizer::vocab;
 
-/// The files, as far as the folder has them.
+/// Files of the folder, as far as they exist.
 #[derive(Default)]
 pub(super) struct Files {
-    /// `tokenizer_config.json` and, for what it lacks, `special_tokens_map.json`.
+    /// `tokenizer_config.json` and, as a fallback, `special_tokens_map.json`.
     tokenizer: Vec<Json>,
     /// `generation_config.json` and `config.json`.
     model: Vec<Json>,
 }
 
-/// The keys of the special tokens.
+/// Keys of the special tokens.
 const NAMED: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
-/// The keys of lists of further special tokens.
+/// Keys of lists of further special tokens.
 const LISTED: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
 
-/// Classes of transformers that go by `add_bos_token` and `add_eos_token` instead of the post-processor. Where its
-/// fifth version goes by the post-processor for these too, models of that time have the two in agreement; older ones,
-/// DeepSeek's among them, were trained with what the flags say.
+/// Classes of transformers that use `add_bos_token` and `add_eos_token` instead of the post-processor. Version 5
+/// uses the post-processor for these too; in models of that time the two agree, while older ones, DeepSeek's among
+/// them, were trained according to the flags.
 const CLASSES_WITH_FLAGS: [&str; 4] =
     ["LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer"];
 
@@ -43,15 +43,15 @@ impl Files {
         })
     }
 
-    /// The text of a special token.
+    /// Returns the text of a special token.
     pub(super) fn token_text(&self, key: &'static str) -> Result<Option<&str>, Error> {
         let mut found = self.tokenizer.iter().filter_map(|json| Some((json, json.get(key)?)));
         let Some((json, value)) = found.next() else { return Ok(None) };
         content(&Field::new(json.file(), key, value)).map(Some)
     }
 
-    /// Adds what these files know of added tokens. A special token that the vocabulary lacks is not made up: the
-    /// model has no row for it.
+    /// Registers the added tokens of these files. A special token that the vocabulary lacks is not added: the model
+    /// has no row for it.
     pub(super) fn add_tokens(&self, register: &mut Register<'_>) -> Result<(), Error> {
         let mut new: Vec<AddedToken> = Vec::new();
         for json in &self.tokenizer {
@@ -89,7 +89,7 @@ impl Files {
     }
 }
 
-/// The text of a special token, which may be an object with its properties.
+/// Returns the text of a special token, which may be an object with its properties.
 fn content<'a>(field: &Field<'a>) -> Result<&'a str, Error> {
     if field.is_string() { field.as_str() } else { field.str("content") }
 }
@@ -114,12 +114,12 @@ pub(super) struct Roles {
     pub(super) eos: Option<u32>,
     pub(super) add_bos: bool,
     pub(super) add_eos: bool,
-    /// The tokens that end a generation.
+    /// Tokens that end a generation.
     pub(super) ends: BTreeSet<u32>,
 }
 
 impl Roles {
-    /// `file` is that of the template; `n` is the number of ids.
+    /// Determines the roles. `file` is the file of the template; `n` is the number of ids.
     pub(super) fn new(
         files: &Files,
         register: &Register<'_>,
@@ -148,8 +148,8 @@ impl Roles {
         Ok(roles)
     }
 
-    /// Takes over the tokens around a text: one before and one behind it can be said, and are then those that
-    /// begin and end every text.
+    /// Applies the tokens around a text: at most one on each side is supported, which then begins or ends every
+    /// text.
     fn take_template(
         &mut self,
         template: &Template,
@@ -194,7 +194,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Many files do not name the token that ends a turn, but its text is known.
+    /// Adds the tokens that end a turn by their well-known texts, as many files do not name them.
     fn add_well_known_ends(&mut self, register: &Register<'_>) {
         let added = |text: &str| register.id(text).filter(|id| register.tokens.contains_key(id));
         self.ends.extend(vocab::end_texts().filter_map(added));

@@ -1,8 +1,9 @@
-//! The files beside `tokenizer.json` that change it: `tokenizer_config.json`, `special_tokens_map.json`,
-//! `generation_config.json` and sentence-transformers' own.
+//! Files beside `tokenizer.json` that modify it: `tokenizer_config.json`, `special_tokens_map.json`,
+//! `generation_config.json` and those of sentence-transformers.
 //!
-//! Some classes of transformers make a step of the tokenizer anew from arguments in `tokenizer_config.json`, whatever
-//! `tokenizer.json` has there. That holds for the explicit arguments here; the class `PreTrainedTokenizerFast` ignores them.
+//! Some classes of transformers rebuild a step of the tokenizer from arguments in `tokenizer_config.json`,
+//! regardless of `tokenizer.json`. The explicit arguments here are applied likewise; the class
+//! `PreTrainedTokenizerFast` ignores them.
 
 use leyden_tensor::{
     FolderFiles, HfFile, HfFolder, Json, KnownKeys, choice_key, empty_key, harmless_key, read_key,
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 
-/// The keys of `tokenizer_config.json`.
+/// Keys of `tokenizer_config.json`.
 const TOKENIZER: KnownKeys = KnownKeys(&[
     read_key("add_bos_token"),
     read_key("add_eos_token"),
@@ -32,18 +33,18 @@ const TOKENIZER: KnownKeys = KnownKeys(&[
     read_key("strip_accents"),
     read_key("tokenize_chinese_chars"),
     read_key("model_input_names"),
-    // Read for encoders, where the model is.
+    // Read for encoders, by the model.
     read_key("model_max_length"),
     read_key("tokenizer_class"),
     empty_key("split_special_tokens", "names of special tokens in texts as text"),
     empty_key("sp_model_kwargs", "another way to sample pieces"),
     choice_key("truncation_side", &["right", "left"], "another side"),
     choice_key("padding_side", &["right", "left"], "another side"),
-    // Of texts that are read back, which `tokenizer.json` says.
+    // Settings of decoding, which `tokenizer.json` states.
     harmless_key("clean_up_tokenization_spaces"),
     harmless_key("decode_with_prefix_space"),
     harmless_key("spaces_between_special_tokens"),
-    // Of tokenizers that are made from other files.
+    // Settings of tokenizers built from other files.
     harmless_key("auto_map"),
     harmless_key("backend"),
     harmless_key("do_basic_tokenize"),
@@ -60,7 +61,7 @@ const TOKENIZER: KnownKeys = KnownKeys(&[
     harmless_key("vocab_file"),
     harmless_key("vocab_type"),
     harmless_key("wordpieces_prefix"),
-    // Of padding, of calls, and remarks.
+    // Settings of padding and of calls, and remarks.
     harmless_key("_commit_hash"),
     harmless_key("errors"),
     harmless_key("full_tokenizer_file"),
@@ -80,7 +81,7 @@ const TOKENIZER: KnownKeys = KnownKeys(&[
     harmless_key("verbose"),
 ]);
 
-/// The keys of `special_tokens_map.json`.
+/// Keys of `special_tokens_map.json`.
 const SPECIAL: KnownKeys = KnownKeys(&[
     read_key("additional_special_tokens"),
     read_key("extra_special_tokens"),
@@ -93,12 +94,12 @@ const SPECIAL: KnownKeys = KnownKeys(&[
     read_key("unk_token"),
 ]);
 
-/// The keys of `generation_config.json`. How tokens are chosen is the user's business; what remains of the file is told.
+/// Keys of `generation_config.json`. Sampling is chosen by the user; other unknown keys are reported.
 const GENERATION: KnownKeys = KnownKeys(&[
     read_key("bos_token_id"),
     read_key("eos_token_id"),
     harmless_key("pad_token_id"),
-    // Choices of the user.
+    // Sampling settings, chosen by the user.
     harmless_key("do_sample"),
     harmless_key("epsilon_cutoff"),
     harmless_key("eta_cutoff"),
@@ -112,7 +113,7 @@ const GENERATION: KnownKeys = KnownKeys(&[
     harmless_key("top_k"),
     harmless_key("top_p"),
     harmless_key("typical_p"),
-    // Of beams, of drafts, of what is returned, and remarks.
+    // Settings of beam search, draft models and returned values, and remarks.
     harmless_key("_from_model_config"),
     harmless_key("assistant_confidence_threshold"),
     harmless_key("cache_implementation"),
@@ -139,14 +140,14 @@ const GENERATION: KnownKeys = KnownKeys(&[
     harmless_key("use_cache"),
 ]);
 
-/// The files with their tables.
+/// Files with their tables of keys.
 const FILES: [(HfFile, KnownKeys); 3] = [
     (HfFile::TokenizerConfig, TOKENIZER),
     (HfFile::SpecialTokensMap, SPECIAL),
     (HfFile::GenerationConfig, GENERATION),
 ];
 
-/// Classes that make their normalizer anew, without `Fast` at the end.
+/// Classes that rebuild their normalizer, without the suffix `Fast`.
 const BERTS: [&str; 9] = [
     "BertTokenizer",
     "ConvBertTokenizer",
@@ -158,7 +159,7 @@ const BERTS: [&str; 9] = [
     "MPNetTokenizer",
     "SqueezeBertTokenizer",
 ];
-/// Classes that make their cut into words anew.
+/// Classes that rebuild their pre-tokenizer.
 const BYTE_LEVELS: [&str; 7] = [
     "BartTokenizer",
     "BlenderbotTokenizer",
@@ -168,18 +169,18 @@ const BYTE_LEVELS: [&str; 7] = [
     "LongformerTokenizer",
     "RobertaTokenizer",
 ];
-/// Classes that do not tell the texts of a pair apart, unless `model_input_names` says so.
+/// Classes that give both texts of a pair the same type, unless `model_input_names` lists `token_type_ids`.
 const ONE_TYPE: [&str; 7] = [
     "BartTokenizer",
     "CamembertTokenizer",
     "DistilBertTokenizer",
     "MPNetTokenizer",
     "RobertaTokenizer",
-    // The class that version 5 of transformers names where it has none for the model.
+    // Class that transformers 5 writes for models without one of their own.
     "TokenizersBackend",
     "XLMRobertaTokenizer",
 ];
-/// Classes of types of models, where the file names none.
+/// Default classes by model type, if the file names none.
 const CLASSES: [(&str, &str); 6] = [
     ("bert", "BertTokenizer"),
     ("distilbert", "DistilBertTokenizer"),
@@ -189,15 +190,15 @@ const CLASSES: [(&str, &str); 6] = [
     ("roberta", "RobertaTokenizer"),
 ];
 
-/// Where the files are: in a folder, or as texts in a GGUF file.
+/// Source of the files: a folder, or texts in a GGUF file.
 pub(super) trait Settings {
-    /// A file that is a JSON object, if there is such a file.
+    /// Returns a file that is a JSON object, if it exists.
     fn json(&self, file: HfFile) -> Result<Option<Json>, Error>;
 
-    /// The configuration of the model, if it is there.
+    /// Returns the configuration of the model, if it exists.
     fn config(&self) -> Option<&Json>;
 
-    /// How sentence-transformers makes tokens of texts, if it says so.
+    /// Returns the tokenizer settings of sentence-transformers, if they exist.
     fn sentence(&self) -> Result<Option<Json>, Error>;
 }
 
@@ -216,7 +217,7 @@ impl Settings for HfFolder {
     }
 }
 
-/// The files in a GGUF file, and its configuration.
+/// Files embedded in a GGUF file, and its configuration.
 pub(super) struct Embedded<'a> {
     pub(super) files: &'a FolderFiles,
     pub(super) config: Option<Json>,
@@ -240,25 +241,25 @@ impl Settings for Embedded<'_> {
     }
 }
 
-/// What the files change in `tokenizer.json`.
+/// Modifications of `tokenizer.json` by the other files.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     /// Keys of BERT's normalizer.
     bert: Map<String, Value>,
-    /// Whether a space is put before texts of tokenizers over bytes.
+    /// Setting of whether byte-level tokenizers add a space before texts.
     prefix_space: Option<bool>,
-    /// Whether texts become lower case before all other steps.
+    /// True if texts are lowercased before all other steps.
     lower_case: bool,
-    /// Whether both texts of a pair are of the same type.
+    /// True if both texts of a pair have the same token type.
     pub(super) one_type: bool,
     /// The side that texts lose where they are too long, if the files name it: true for the beginning.
     pub(super) drops_beginning: Option<bool>,
 }
 
-/// The keys of these files that nothing is known of, with the names of their files.
+/// Returns the unknown keys of these files, with the names of the files.
 ///
 /// # Errors
-/// A file is damaged, or a key has a value that is not supported.
+/// A file is malformed, or a key has an unsupported value.
 pub(super) fn unread(settings: &dyn Settings) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for (file, known) in FILES {
@@ -277,7 +278,7 @@ fn checked(json: &Json, known: KnownKeys) -> Result<Vec<String>, Error> {
 }
 
 impl Changes {
-    /// What the files say.
+    /// Reads the modifications from the files.
     pub(super) fn of(settings: &dyn Settings) -> Result<Changes, Error> {
         unread(settings)?;
         let mut changes = match settings.json(HfFile::TokenizerConfig)? {
@@ -308,7 +309,7 @@ impl Changes {
                 ("tokenize_chinese_chars", "handle_chinese_chars"),
             ] {
                 let flag = json.opt_bool(key).map_err(metadata)?;
-                // `null` has a meaning for accents: as letters become lower case.
+                // `null` has a meaning for accents: strip them if texts are lowercased.
                 if flag.is_some() || key == "strip_accents" && json.object().contains_key(key) {
                     changes.bert.insert(theirs.to_owned(), flag.map_or(Value::Null, Value::from));
                 }
@@ -325,7 +326,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// A normalizer as the files change it.
+    /// Returns a normalizer with the modifications.
     pub(super) fn normalizer(&self, normalizer: Option<Value>) -> Option<Value> {
         let normalizer = normalizer.map(|mut value| {
             each(&mut value, "BertNormalizer", "normalizers", &|object| {
@@ -343,7 +344,7 @@ impl Changes {
         })
     }
 
-    /// A pre-tokenizer as the files change it.
+    /// Returns a pre-tokenizer with the modifications.
     pub(super) fn pre_tokenizer(&self, pre_tokenizer: Option<Value>) -> Option<Value> {
         let mut pre_tokenizer = pre_tokenizer?;
         if let Some(flag) = self.prefix_space {
@@ -355,7 +356,7 @@ impl Changes {
     }
 }
 
-/// Changes each component of a kind, which may stand in sequences.
+/// Applies a change to each component of a kind, also within sequences.
 fn each(value: &mut Value, kind: &str, list: &str, change: &dyn Fn(&mut Map<String, Value>)) {
     let Some(object) = value.as_object_mut() else { return };
     if object.get("type").is_some_and(|found| found == kind) {
@@ -428,7 +429,7 @@ mod tests {
                 "",
                 json!([true, false, false]),
             ),
-            // Which does not look at them.
+            // This class ignores the arguments.
             (
                 r#"{"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": false}"#,
                 "bert",

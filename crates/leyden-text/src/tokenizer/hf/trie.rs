@@ -1,28 +1,28 @@
-//! [`Trie`]: the tokens that a text begins with.
+//! [`Trie`]: search for the tokens that are prefixes of a text.
 
 use std::collections::VecDeque;
 
-/// Tokens by their bytes. The children of a node lie side by side, in the order of their labels.
+/// Trie of tokens by their bytes. The children of a node are adjacent, in the order of their labels.
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// The children of the root by their labels: most searches end there.
+    /// Children of the root by their labels: most searches end there.
     roots: Box<[u32; 256]>,
 }
 
 #[derive(Clone, Copy)]
 struct Node {
     first_child: u32,
-    /// One less than the number of children; of no meaning without children.
+    /// Number of children minus one; unused without children.
     last_child: u8,
     label: u8,
     has_children: bool,
-    /// The token that ends here, or `NONE`.
+    /// Token that ends here, or `NONE`.
     id: u32,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A node whose children are yet to be made; the root has no place among the nodes.
+/// Node whose children are not yet created; the root is not among the nodes.
 struct Open<'a> {
     parent: Option<usize>,
     depth: usize,
@@ -30,7 +30,7 @@ struct Open<'a> {
 }
 
 impl Trie {
-    /// The trie of texts with their ids, each text once. Empty texts are left out.
+    /// Builds the trie of distinct texts with their ids. Empty texts are skipped.
     pub(super) fn new(mut tokens: Vec<(&[u8], u32)>) -> Self {
         tokens.sort_unstable();
         let mut trie = Trie { nodes: Vec::new(), roots: Box::new([NONE; 256]) };
@@ -64,12 +64,12 @@ impl Trie {
         trie
     }
 
-    /// A walk along the bytes of a text.
+    /// Starts a walk along the bytes of a text.
     pub(super) fn walk(&self) -> Walk<'_> {
         Walk { trie: self, at: None }
     }
 
-    /// The token of a whole text.
+    /// Returns the token of a whole text.
     pub(super) fn get(&self, text: &[u8]) -> Option<u32> {
         let mut walk = self.walk();
         let mut found = None;
@@ -80,7 +80,7 @@ impl Trie {
     }
 }
 
-/// A place in the trie.
+/// Position in the trie.
 #[derive(Clone)]
 pub(super) struct Walk<'a> {
     trie: &'a Trie,
@@ -88,7 +88,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Goes on by a byte: `None` if no token goes on so, otherwise the token that ends there, if any.
+    /// Advances by a byte. Returns `None` if no token continues so, otherwise the token that ends there, if any.
     pub(super) fn step(&mut self, byte: u8) -> Option<Option<u32>> {
         let nodes = &self.trie.nodes;
         let at = match self.at {

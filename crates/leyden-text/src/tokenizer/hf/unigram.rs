@@ -1,4 +1,4 @@
-//! Unigram: of all ways to cut a word into tokens, the one whose scores have the largest sum.
+//! Unigram: the segmentation of a word into tokens with the largest sum of scores.
 
 use super::document::Vocab;
 use super::model::{Model, NoToken, NotWritten, Parts};
@@ -6,7 +6,7 @@ use super::trie::Trie;
 use crate::error::Error;
 use crate::tokenizer::bounds::{Bounds, LOOK_EVERY};
 
-/// How far below the lowest score an unknown character is.
+/// Difference between the lowest score and that of an unknown character.
 const UNKNOWN_PENALTY: f64 = 10.0;
 
 struct Unigram {
@@ -39,21 +39,21 @@ pub(super) fn read(parts: &Parts<'_>) -> Result<Box<dyn Model>, Error> {
     }))
 }
 
-/// The best way to a place in the word.
+/// Best segmentation of a prefix of the word.
 #[derive(Clone, Copy)]
 struct Best {
     score: f64,
-    /// Where its last token begins.
+    /// Start of its last token.
     start: usize,
-    /// Its last token; `None` for an unknown character.
+    /// Last token; `None` for an unknown character.
     id: Option<u32>,
 }
 
 impl Unigram {
-    /// The best way to every place of a word; to places within characters there is none.
+    /// Returns the best segmentation up to each byte of a word; `None` within characters.
     fn best(&self, word: &str, bounds: &Bounds<'_>) -> Result<Vec<Option<Best>>, NotWritten> {
         fn reach(to: &mut Option<Best>, new: Best) {
-            // Of equals the one that was found first stays.
+            // Of equal scores the first one found is kept.
             if to.is_none_or(|old| new.score > old.score) {
                 *to = Some(new);
             }
@@ -86,7 +86,7 @@ impl Unigram {
         Ok(best)
     }
 
-    /// Appends the token or tokens of a stretch of unknown characters.
+    /// Appends the tokens of a stretch of unknown characters.
     fn unknown(&self, stretch: &str, ids: &mut Vec<u32>) -> Result<(), NoToken> {
         if let Some(id) = self.trie.get(stretch.as_bytes()) {
             ids.push(id);
@@ -106,7 +106,7 @@ impl Unigram {
 impl Model for Unigram {
     fn tokenize(&self, word: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), NotWritten> {
         let best = self.best(word, bounds)?;
-        // The parts from the last to the first, unknown characters joined.
+        // Parts from the last to the first, with unknown characters joined.
         let mut parts: Vec<(usize, usize, Option<u32>)> = Vec::new();
         let mut end = word.len();
         while let Some(last) = best.get(end).copied().flatten() {

@@ -1,12 +1,12 @@
-//! Rules that group digits in threes from the end of a number: AFMoE (then `ASIAN+`, then the last expression of
-//! DeepSeek V3) and Tiny Aya (then o200k's rule without cases).
+//! Rules that group digits in threes from the end of a number: AFMoE (followed by `ASIAN+` and the last expression
+//! of DeepSeek V3) and Tiny Aya (followed by o200k's rule without cases).
 
 use super::alternatives::*;
 use super::{deepseek, o200k, run};
 use crate::tokenizer::classes::is_number;
 
-/// The scripts of AFMoE's expression. Its first range begins at an ideograph that stands for another of the same
-/// shape, U+F900, and so holds most of what lies between U+8C48 and there.
+/// Scripts of AFMoE's expression. One of its ranges begins at U+F900, a compatibility ideograph that normalizes to
+/// U+8C48, and so covers most of the characters in between.
 const ASIAN: &[(char, char)] = &[
     ('\u{e40}', '\u{eff}'),
     ('\u{1000}', '\u{109f}'),
@@ -30,8 +30,7 @@ pub(super) fn tiny_aya<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[threes, o200k::caseless::<3>], word);
 }
 
-/// Cuts behind each group of digits. What lies before a number stays with its first group; later stages
-/// part them.
+/// Splits after each group of digits. Text before a number stays with its first group; later stages split it off.
 fn threes<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     let (mut start, mut at) = (0, 0);
     while let Some(c) = text[at..].chars().next() {

@@ -1,6 +1,6 @@
-//! The rules of Bloom, ` ?[^(\s|.,!?…。，、।۔،)]+`, and Viking, which cuts off single digits after that.
+//! Rules of Bloom, ` ?[^(\s|.,!?…。，、।۔،)]+`, and Viking, which additionally splits off single digits.
 //!
-//! The round and the upright brackets were meant as a group, but stand in the list of characters and are in it.
+//! The parentheses were meant as a group, but are part of the character class.
 
 use super::alternatives::*;
 

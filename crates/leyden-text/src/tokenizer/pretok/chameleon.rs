@@ -1,5 +1,5 @@
-//! The rule of Chameleon: `<sentinel:[0-9]+>`, `(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z`, `([\t\n]|    |  )`, `\p{N}`,
-//! `[\p{P}!-/:-@\[-`{-~]`, GPT-2's rule, one after the other.
+//! Rule of Chameleon: `<sentinel:[0-9]+>`, `(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z`, `([\t\n]|    |  )`, `\p{N}`,
+//! `[\p{P}!-/:-@\[-`{-~]` and GPT-2's rule as successive stages.
 
 use super::alternatives::*;
 use super::{gpt2, run};

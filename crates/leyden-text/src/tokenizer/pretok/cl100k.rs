@@ -8,19 +8,18 @@ pub(crate) fn split<'t, const DIGITS: usize>(text: &'t str, word: &mut dyn FnMut
     isolate(text, &[contraction, prefixed_letters, numbers::<DIGITS>, others, line_ends, white_space], word);
 }
 
-/// MiniCPM 5: numbers are cut off in threes before anything else, so that white space before a number is
-/// one word.
+/// Splits by the rule of MiniCPM 5: first numbers in threes, so that white space before a number is one word.
 pub(super) fn minicpm5<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[isolate_numbers::<3>, split::<3>], word);
 }
 
-/// Single digits and no contractions, so that what follows an apostrophe stays with it, as suffixes do in
-/// Turkish.
+/// Splits with single digits and without contractions, so that the text after an apostrophe stays with it, as
+/// suffixes do in Turkish.
 pub(super) fn without_contractions<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     isolate(text, &[prefixed_letters, numbers::<1>, others, line_ends, white_space], word);
 }
 
-/// Single digits, and line ends do not stick to punctuation.
+/// Splits with single digits, and line ends that do not attach to punctuation.
 pub(super) fn without_tails<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn others(text: &str) -> usize {
         with_tail(text, is_other, |_| false)

@@ -1,18 +1,18 @@
-//! The rules of DeepSeek, each a sequence of expressions.
+//! Rules of DeepSeek, each a sequence of expressions.
 //!
 //! * LLM: `[\r\n]`, `\s?LETTERS+`, `\s?PUNCTUATION+`, `\s+$`, `EASTERN+`, `\p{N}+`
 //! * Coder: `[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, `EASTERN+`, `\p{N}`
 //! * V3: `\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`, and
 //!   `ASCII_PUNCTUATION[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 //!
-//! A later expression also cuts what an earlier one has cut out. So `café` becomes `caf` and `é` in the LLM's rule,
-//! because the range that ends its ASCII punctuation, `:-~`, has letters in it.
+//! A later expression also splits the matches of earlier ones. So `café` becomes `caf` and `é` in the LLM's rule,
+//! because the range that ends its ASCII punctuation, `:-~`, contains letters.
 
 use super::alternatives::*;
 use super::run;
 use crate::tokenizer::classes::{Class, class, is_letter};
 
-/// The letters with case that the LLM's expression lists.
+/// Cased letters in the LLM's expression.
 #[rustfmt::skip]
 const LETTERS: &[(char, char)] = &[
     ('\u{41}', '\u{5a}'), ('\u{61}', '\u{7a}'), ('\u{b5}', '\u{b5}'), ('\u{c0}', '\u{d6}'),
@@ -39,8 +39,7 @@ const LETTERS: &[(char, char)] = &[
     ('\u{118a0}', '\u{118df}'), ('\u{1e900}', '\u{1e943}'),
 ];
 
-/// The punctuation that the LLM's expression lists. The ideographic space, U+3000, is in the list but taken for white
-/// space.
+/// Punctuation in the LLM's expression. The ideographic space, U+3000, is in the list but treated as white space.
 const PUNCTUATION: &[(char, char)] = &[
     ('!', '/'),
     (':', '~'),
@@ -50,13 +49,13 @@ const PUNCTUATION: &[(char, char)] = &[
     ('\u{ff1a}', '\u{ff5e}'),
 ];
 
-/// Scripts of East and South Asia, by a range that is wider than they are. White space in it is no part of it.
+/// Scripts of East and South Asia, approximated by a wider range. White space in it is excluded.
 const EASTERN: &[(char, char)] = &[('\u{800}', '\u{9fa5}'), ('\u{ac00}', '\u{d7ff}')];
 
 /// Ideographs and kana.
 const IDEOGRAPHS_AND_KANA: &[(char, char)] = &[('\u{3040}', '\u{30ff}'), ('\u{4e00}', '\u{9fa5}')];
 
-/// DeepSeek LLM.
+/// Splits by the rule of DeepSeek LLM.
 pub(super) fn llm<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn letters<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
         isolate(text, &[|text| spaced(text, |c| in_ranges(c, LETTERS))], word);
@@ -77,7 +76,7 @@ pub(super) fn llm<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     );
 }
 
-/// DeepSeek Coder.
+/// Splits by the rule of DeepSeek Coder.
 pub(super) fn coder<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn letters<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
         isolate(text, &[|text| spaced(text, is_letter)], word);
@@ -88,12 +87,12 @@ pub(super) fn coder<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[single_line_ends, letters, punctuation, eastern, isolate_numbers::<1>], word);
 }
 
-/// DeepSeek V3.
+/// Splits by the rule of DeepSeek V3.
 pub(super) fn v3<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[isolate_numbers::<3>, ideographs_and_kana, v3_main], word);
 }
 
-/// Spark 2.5: like V3, but with single digits, and line ends are single words.
+/// Splits by the rule of Spark 2.5: like V3, but with single digits, and line ends are single words.
 pub(super) fn spark<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn marks(text: &str) -> usize {
         with_tail(text, is_punctuation_or_symbol, |_| false)
@@ -104,7 +103,7 @@ pub(super) fn spark<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[isolate_numbers::<1>, ideographs_and_kana, main], word);
 }
 
-/// The last expression of V3.
+/// Splits by the last expression of V3.
 pub(super) fn v3_main<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn marks(text: &str) -> usize {
         with_tail(text, is_punctuation_or_symbol, is_line_end)
@@ -112,7 +111,7 @@ pub(super) fn v3_main<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     isolate(text, &[v3_identifier, v3_letters, marks, line_ends, white_space], word);
 }
 
-/// `ASCII_PUNCTUATION[A-Za-z]+`.
+/// Matches `ASCII_PUNCTUATION[A-Za-z]+`.
 fn v3_identifier(text: &str) -> usize {
     match one(text, |c| c.is_ascii_punctuation()) {
         0 => 0,
@@ -123,7 +122,7 @@ fn v3_identifier(text: &str) -> usize {
     }
 }
 
-/// `[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+`.
+/// Matches `[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+`.
 fn v3_letters(text: &str) -> usize {
     let prefix = |c| !is_line_end(c) && !is_letter(c) && !is_punctuation_or_symbol(c);
     prefixed(text, prefix, is_letter_or_mark)

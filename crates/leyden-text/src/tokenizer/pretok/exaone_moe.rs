@@ -15,7 +15,7 @@ pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     isolate(text, &[contraction, phrase, numbers::<1>, others, line_ends, white_space], word);
 }
 
-/// Letters, each with its marks, next to each other or with one space between.
+/// Matches letters, each with its marks, adjacent or separated by one space.
 fn phrase(text: &str) -> usize {
     let prefix = one(text, is_prefix);
     let mut end = prefix;

@@ -1,4 +1,4 @@
-//! The rule of Falcon: `[\p{P}\$\+<=>\^~\|`]+`, GPT-2's rule, `[0-9][0-9][0-9]`, one after the other.
+//! Rule of Falcon: `[\p{P}\$\+<=>\^~\|`]+`, GPT-2's rule and `[0-9][0-9][0-9]` as successive stages.
 
 use super::alternatives::*;
 use super::{gpt2, run};

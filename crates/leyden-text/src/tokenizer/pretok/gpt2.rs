@@ -13,14 +13,14 @@ pub(crate) fn split<'t>(mut text: &'t str, word: &mut dyn FnMut(&'t str)) {
     }
 }
 
-/// StarCoder and many after it: digits are single words before anything else.
+/// Splits by the rule of StarCoder and similar models: first digits as single words.
 pub(super) fn single_digits<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[isolate_numbers::<1>, split], word);
 }
 
 const CONTRACTIONS: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 
-/// The bytes of the first word of `text`, which is not empty.
+/// Returns the length of the first word of `text`, which is not empty.
 fn first_word(text: &str) -> usize {
     if text.starts_with('\'')
         && let Some(found) = CONTRACTIONS.iter().find(|c| text.starts_with(**c))

@@ -1,11 +1,11 @@
-//! The rule of Jais 2: that of Llama 3, but with the white space between words cut to powers of two:
+//! The rule of Jais 2: that of Llama 3, but with the white space between words split into powers of two:
 //! `…|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|…|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`.
 
 use super::cl100k;
 
 pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     cl100k::split::<3>(text, &mut |piece| {
-        // White space with line ends stays whole. The other pieces of it end where a look-ahead may be.
+        // White space with line ends stays whole. Other white space is split where the look-ahead can match.
         if !piece.chars().all(|c| c.is_whitespace() && !matches!(c, '\r' | '\n')) {
             return word(piece);
         }

@@ -1,14 +1,14 @@
 //! The rule of Kimi K2, in which ideographs are words of their own:
 //! `\p{Han}+|[^\r\n\p{L}\p{N}]?[\p{L}&&[^\p{Han}]]+CONTRACTION?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`.
 //!
-//! As published, the letters are o200k's, with upper and lower case and marks. The vocabularies in GGUF files go with
-//! llama.cpp's reading: any letters, and no marks.
+//! In the published expression the letters are o200k's, with upper and lower case and marks. GGUF vocabularies
+//! match llama.cpp's interpretation: any letters, and no marks.
 
 use super::alternatives::*;
 use super::run;
 use crate::tokenizer::classes::is_letter;
 
-/// The blocks of ideographs.
+/// Blocks of ideographs.
 const HAN: &[(char, char)] = &[
     ('\u{3400}', '\u{4dbf}'),
     ('\u{4e00}', '\u{9fff}'),

@@ -1,9 +1,9 @@
-//! Rules that cut at line ends first: `[^\n]+|[\n]+`.
+//! Rules that split at line ends first: `[^\n]+|[\n]+`.
 
 use super::alternatives::stages;
 use super::{cl100k, run};
 
-/// Vocabularies of raw text, whose tokens may span words: nothing else.
+/// Splits at line ends only, for vocabularies of raw text, whose tokens may span words.
 pub(crate) fn split<'t>(mut text: &'t str, word: &mut dyn FnMut(&'t str)) {
     while let Some(first) = text.chars().next() {
         let (piece, rest) = text.split_at(run(text, |c| (c == '\n') == (first == '\n')));
@@ -12,7 +12,7 @@ pub(crate) fn split<'t>(mut text: &'t str, word: &mut dyn FnMut(&'t str)) {
     }
 }
 
-/// Laguna: then the rule of Qwen 2.
+/// Splits by the rule of Laguna: at line ends, then by the rule of Qwen 2.
 pub(super) fn laguna<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[split, cl100k::split::<1>], word);
 }

@@ -1,9 +1,9 @@
-//! Pre-tokenizers: how a text is cut into words before merges are applied inside each word.
+//! Pre-tokenizers: splitting of a text into words, within which merges are applied.
 //!
-//! A GGUF file names its rule in `tokenizer.ggml.pre`. Each rule is one file with one function; the
-//! names that mean it are one row of [`PRE_TOKENIZERS`]. The rules are published as regular expressions
-//! with look-ahead; here they are written by hand, because every one of them can be decided from left
-//! to right, and a backtracking engine has inputs that make it quadratic.
+//! A GGUF file names its rule in `tokenizer.ggml.pre`. Each rule is one file with one function; the names of a rule
+//! are one row of [`PRE_TOKENIZERS`]. The rules are published as regular expressions with look-ahead; here they are
+//! written by hand, because all of them can be decided from left to right, and a backtracking engine takes
+//! quadratic time on some inputs.
 
 mod afmoe;
 mod alternatives;
@@ -22,41 +22,40 @@ mod qwen35;
 mod superbpe;
 mod youtu;
 
-/// Cuts a text into words, in order and without gaps: joined, the words are the text.
+/// Splits a text into words, in order and without gaps: the joined words are the text.
 pub(crate) type Split = for<'t> fn(text: &'t str, word: &mut dyn FnMut(&'t str));
 
-/// How a vocabulary spells texts.
+/// Encoding of texts in a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// Every byte is a character of the byte-level alphabet.
+    /// Byte-level alphabet: every byte is one character.
     ByteLevel,
-    /// Texts are written as they are, except that a space is `▁`; bytes that no token spells are tokens of the form
-    /// `<0x0A>`.
+    /// Raw text, except that a space is `▁`; bytes without another token are tokens of the form `<0x0A>`.
     Raw {
-        /// Whether a run of line feeds that is a token is taken as it is, wherever the merges lead.
+        /// True if a run of line feeds that is a token is not merged.
         whole_line_feeds: bool,
     },
 }
 
-/// One rule and what comes with it.
+/// Pre-tokenization rule with related settings.
 pub(crate) struct PreTokenizer {
-    /// The values of `tokenizer.ggml.pre` that mean this row.
+    /// Values of `tokenizer.ggml.pre` for this row.
     names: &'static [&'static str],
-    /// The rule.
+    /// Splitting rule.
     pub(crate) split: Split,
-    /// Whether a word that is a token as a whole is taken as it is, even where the merges lead elsewhere.
+    /// True if a word that is a token as a whole is not merged.
     pub(crate) ignore_merges: bool,
-    /// Whether a sequence begins with the BOS token if the file does not say.
+    /// Default for adding BOS, if the file does not say.
     pub(crate) add_bos: bool,
-    /// Whether a sequence begins with the BOS token even if the file says that it does not.
+    /// True if BOS is added even if the file says otherwise.
     pub(crate) force_bos: bool,
-    /// How the vocabulary spells texts.
+    /// Encoding of texts in the vocabulary.
     pub(crate) spelling: Spelling,
-    /// A special token that takes the white space before it with it.
+    /// Special token that absorbs the white space before it.
     pub(crate) lstrip: Option<&'static str>,
 }
 
-/// What most rows have in common; not a rule of its own.
+/// Common settings of most rows; not a rule of its own.
 const PLAIN: PreTokenizer = PreTokenizer {
     names: &[],
     split: gpt2::split,
@@ -67,7 +66,7 @@ const PLAIN: PreTokenizer = PreTokenizer {
     lstrip: None,
 };
 
-/// All rules. A name stands here only if llama.cpp treats it exactly as the rest of its row.
+/// All rules. A name is listed only if llama.cpp treats it exactly like the rest of its row.
 static PRE_TOKENIZERS: &[PreTokenizer] = &[
     PreTokenizer {
         names: &[
@@ -193,17 +192,17 @@ static PRE_TOKENIZERS: &[PreTokenizer] = &[
     },
 ];
 
-/// The rule that `name` means.
+/// Returns the rule of a name.
 pub(crate) fn named(name: &str) -> Option<&'static PreTokenizer> {
     PRE_TOKENIZERS.iter().find(|row| row.names.contains(&name))
 }
 
-/// Every known name, in the order of the table.
+/// Returns every known name, in the order of the table.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PRE_TOKENIZERS.iter().flat_map(|row| row.names.iter().copied())
 }
 
-/// The bytes of `text` up to the first character that `keep` refuses.
+/// Returns the length of `text` up to the first character for which `keep` is false.
 fn run(text: &str, keep: impl Fn(char) -> bool) -> usize {
     text.find(|c| !keep(c)).unwrap_or(text.len())
 }

@@ -2,15 +2,15 @@
 //! `PREFIX?UPPER*LOWER+CONTRACTION?|PREFIX?UPPER+LOWER*CONTRACTION?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 //! with `[^\r\n\p{L}\p{N}]` as the prefix.
 //!
-//! As published, upper case is `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`. The vocabularies in GGUF files go with
-//! llama.cpp's reading: only the letters A to Z and a to z have a case, every other one counts as
-//! both, and marks belong to words in one vocabulary only.
+//! In the published expression, upper case is `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`. GGUF vocabularies match
+//! llama.cpp's interpretation: only the letters A to Z and a to z have a case, every other letter counts as both,
+//! and marks belong to words in one vocabulary only.
 
 use super::alternatives::*;
 use super::run;
 use crate::tokenizer::classes::is_letter;
 
-/// GPT-4o and its kin.
+/// Splits by the rule of GPT-4o and similar models.
 pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn letters(text: &str) -> usize {
         with_contraction(text, cased(text, is_letter))
@@ -18,7 +18,7 @@ pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     isolate(text, &[letters, numbers::<3>, others_with_slashes, line_ends, white_space], word);
 }
 
-/// Granite Embedding Multilingual: marks are letters.
+/// Splits by the rule of Granite Embedding Multilingual: marks count as letters.
 pub(super) fn with_marks<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn letters(text: &str) -> usize {
         with_contraction(text, cased(text, is_letter_or_mark))
@@ -26,7 +26,7 @@ pub(super) fn with_marks<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     isolate(text, &[letters, numbers::<3>, others_with_slashes, line_ends, white_space], word);
 }
 
-/// Tekken (Mistral): no contractions, single digits.
+/// Splits by the rule of Tekken (Mistral): no contractions, single digits.
 pub(super) fn tekken<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn letters(text: &str) -> usize {
         cased(text, is_letter)
@@ -34,8 +34,8 @@ pub(super) fn tekken<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     isolate(text, &[letters, numbers::<1>, others_with_slashes, line_ends, white_space], word);
 }
 
-/// The main part of Tiny Aya (digits in threes) and Youtu (single digits), where the classes are those of the
-/// published expression. In llama.cpp's reading, any letter or mark then is in both of them.
+/// Splits by the main part of the rules of Tiny Aya (digits in threes) and Youtu (single digits), with the classes
+/// of the published expression. In llama.cpp's interpretation, any letter or mark then is in both classes.
 pub(super) fn caseless<'t, const DIGITS: usize>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     fn letters(text: &str) -> usize {
         with_contraction(text, prefixed_letters_and_marks(text))
@@ -43,16 +43,16 @@ pub(super) fn caseless<'t, const DIGITS: usize>(text: &'t str, word: &mut dyn Fn
     isolate(text, &[letters, numbers::<DIGITS>, others_with_slashes, line_ends, white_space], word);
 }
 
-/// The word of `len` bytes that `text` begins with, and the contraction that may follow it.
+/// Returns the length of the word of `len` bytes at the beginning of `text` with an optional contraction.
 fn with_contraction(text: &str, len: usize) -> usize {
     if len == 0 { 0 } else { len + contraction(&text[len..]) }
 }
 
-/// `PREFIX?UPPER*LOWER+|PREFIX?UPPER+LOWER*`.
+/// Matches `PREFIX?UPPER*LOWER+|PREFIX?UPPER+LOWER*`.
 fn cased(text: &str, letter: impl Fn(char) -> bool) -> usize {
     let upper = |c: char| !c.is_ascii_lowercase() && letter(c);
     let lower = |c: char| !c.is_ascii_uppercase() && letter(c);
-    // `UPPER*LOWER+`: what takes part in both gives way until a lower-case letter follows.
+    // `UPPER*LOWER+`: characters of both classes are given back until a lower-case letter follows.
     let ends_lower = |text: &str| {
         let (above, below) = text.split_at(run(text, upper));
         match run(below, lower) {
@@ -61,7 +61,7 @@ fn cased(text: &str, letter: impl Fn(char) -> bool) -> usize {
         }
     };
     let before = one(text, is_prefix);
-    // A mark may be the prefix or the word itself.
+    // A mark may be the prefix or part of the word.
     let starts = if before > 0 { &[before, 0][..] } else { &[0] };
     let ends_lower = starts.iter().map(|&start| (start, ends_lower(&text[start..])));
     let all_upper = starts.iter().map(|&start| (start, run(&text[start..], upper)));

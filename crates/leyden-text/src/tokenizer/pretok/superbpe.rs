@@ -1,5 +1,5 @@
-//! The rule of SuperBPE: `\p{N}+`, then a cut wherever `(?=(\d{3})+(?!\d))` matches. Words are as long as possible;
-//! only numbers stand alone, in threes counted from their end.
+//! Rule of SuperBPE: `\p{N}+`, then a split at each match of `(?=(\d{3})+(?!\d))`. Only numbers are split off, in
+//! threes counted from their end.
 
 use super::alternatives::*;
 
@@ -7,7 +7,7 @@ pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     stages(text, &[isolate_numbers::<{ usize::MAX }>, before_threes], word);
 }
 
-/// Cuts before every ASCII digit from which a multiple of three of them follow.
+/// Splits before every ASCII digit that begins a run of digits whose length is a multiple of three.
 fn before_threes<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {
     let bytes = text.as_bytes();
     let (mut start, mut at) = (0, 0);

@@ -1,5 +1,5 @@
-//! The rule of Youtu: `[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`, then the rule of o200k
-//! without cases and with single digits.
+//! Rule of Youtu: `[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`, then the rule of o200k without cases and
+//! with single digits.
 
 use super::alternatives::*;
 use super::{o200k, run};
