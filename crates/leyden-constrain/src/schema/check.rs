@@ -1,4 +1,4 @@
-//! Values of keywords: whether they are what the standard says, and what can be enforced.
+//! Validation of keywords' values: against the standard, and against what can be enforced.
 
 use serde_json::{Map, Value};
 
@@ -7,12 +7,12 @@ use super::formats::FORMATS;
 use super::keywords::{Shape, TYPES, integer_range};
 use crate::error::Error;
 
-/// The most digits of a divisor, zeros at either end aside.
-const MOST_MULTIPLE_DIGITS: usize = 3;
-/// The longest pattern, in bytes.
-const MOST_PATTERN_BYTES: usize = 4 << 10;
+/// Maximum number of digits of a divisor, without leading and trailing zeros.
+const MAX_MULTIPLE_DIGITS: usize = 3;
+/// Maximum length of a pattern in bytes.
+const MAX_PATTERN_BYTES: usize = 4 << 10;
 
-/// Lets a keyword pass that is not enforced but says nothing where it stands.
+/// Accepts an unsupported keyword that has no effect in its place.
 pub(super) fn check_harmless(
     name: &str,
     value: &Value,
@@ -35,8 +35,8 @@ pub(super) fn check_harmless(
 }
 
 pub(super) fn check_pattern(name: &str, pattern: &str, pointer: &str) -> Result<(), Error> {
-    if pattern.len() > MOST_PATTERN_BYTES {
-        let what = format!("a pattern of {} bytes; {MOST_PATTERN_BYTES} are the most", pattern.len());
+    if pattern.len() > MAX_PATTERN_BYTES {
+        let what = format!("a pattern of {} bytes; the maximum is {MAX_PATTERN_BYTES}", pattern.len());
         return Err(Error::schema(pointer, name, what));
     }
     Ok(())
@@ -74,20 +74,20 @@ pub(super) fn check_shape(name: &str, value: &Value, shape: Shape, pointer: &str
     }
 }
 
-/// Refuses divisors of many digits: telling their multiples takes a state for each remainder.
+/// Refuses divisors of many digits: detecting their multiples takes a state for each remainder.
 fn check_multiple(value: &Value, pointer: &str) -> Result<(), Error> {
     let divisor = value.as_f64().unwrap_or_default();
     let written = divisor.to_string();
     let digits = written.replace('.', "");
-    if !(1e-9..=1e9).contains(&divisor) || digits.trim_matches('0').len() > MOST_MULTIPLE_DIGITS {
+    if !(1e-9..=1e9).contains(&divisor) || digits.trim_matches('0').len() > MAX_MULTIPLE_DIGITS {
         let what =
-            format!("{value}: only positive numbers of at most {MOST_MULTIPLE_DIGITS} digits are supported");
+            format!("{value}: only positive numbers of at most {MAX_MULTIPLE_DIGITS} digits are supported");
         return Err(Error::schema(pointer, "multipleOf", what));
     }
     Ok(())
 }
 
-/// Refuses numbers of more digits than are written.
+/// Refuses numbers of more digits than are generated.
 fn check_exact(name: &str, value: &Value, pointer: &str) -> Result<(), Error> {
     let mut rest = vec![value];
     while let Some(value) = rest.pop() {
@@ -104,7 +104,7 @@ fn check_exact(name: &str, value: &Value, pointer: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Drops a `format` that says nothing here, and refuses one that cannot be enforced.
+/// Removes a `format` that has no effect here, and refuses one that cannot be enforced.
 pub(super) fn apply_format(out: &mut Map<String, Value>, pointer: &str) -> Result<(), Error> {
     let Some(Value::String(format)) = out.get("format").cloned() else { return Ok(()) };
     if FORMATS.contains(&format.as_str()) || integer_range(&format).is_some() {

@@ -1,42 +1,43 @@
-//! Numbers as they are written, without rounding, and the texts that lie between two of them.
+//! Exact decimal numbers, and regular expressions for the numbers between two bounds.
 //!
-//! A bound is kept in decimal digits: integers of 64 bits are beyond what a float holds exactly. What is written has an
-//! end: an integer at most [`WHOLE`] digits and a fraction at most [`FRACTION`], unless a bound has more.
+//! Bounds are kept as decimal digits: 64-bit integers exceed the exact range of floats. Generated numbers have
+//! limited length: an integer at most [`WHOLE`] digits and a fraction at most [`FRACTION`], unless a bound has
+//! more.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
 
 use serde_json::Number;
 
-/// The digits before the point where no bound has more: what every integer of 64 bits can hold.
+/// Maximum number of integer digits unless a bound has more: every such integer fits 64 bits.
 pub(super) const WHOLE: usize = 18;
-/// The digits behind the point where no bound has more: with them every float below 1 is told from its neighbours.
+/// Maximum number of decimals unless a bound has more: enough to distinguish all floats below 1.
 pub(super) const FRACTION: usize = 17;
-/// The most digits of a bound before and behind the point.
-const MOST: usize = 60;
-/// An integer of more than 53 bits is exact as a float only if it was meant so.
+/// Maximum number of digits of a bound before and after the point.
+const MAX: usize = 60;
+/// Floats from here on are taken as exact integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A number in decimal digits.
+/// Decimal number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decimal {
     negative: bool,
-    /// Without zeros in front, but at least one digit.
+    /// Digits before the point, at least one, without leading zeros.
     whole: String,
-    /// Without zeros behind.
+    /// Digits after the point, without trailing zeros.
     fraction: String,
 }
 
-/// A number that values lie above or below.
+/// Lower or upper bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) at: Decimal,
-    /// Whether the number itself is left out.
+    /// True if the bound is exclusive.
     pub(super) open: bool,
 }
 
 impl Decimal {
-    /// A number of a schema; `None` if it has too many digits.
+    /// Converts a number of a schema; `None` if it has too many digits.
     pub(super) fn new(number: &Number) -> Option<Decimal> {
         let text = match number.as_f64() {
             Some(float) if number.is_f64() && float.abs() >= EXACT && float.abs() < 1e40 => {
@@ -50,7 +51,7 @@ impl Decimal {
         };
         let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let exponent: i32 = exponent.parse().ok().filter(|e: &i32| e.unsigned_abs() < 2 * MOST as u32)?;
+        let exponent: i32 = exponent.parse().ok().filter(|e: &i32| e.unsigned_abs() < 2 * MAX as u32)?;
         let mut digits = format!("{whole}{fraction}");
         let mut point = whole.len() as i32 + exponent;
         while point < 1 {
@@ -62,7 +63,7 @@ impl Decimal {
         }
         let (whole, fraction) = digits.split_at(point as usize);
         let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
-        if whole.len() > MOST || fraction.len() > MOST {
+        if whole.len() > MAX || fraction.len() > MAX {
             return None;
         }
         let whole = if whole.is_empty() { "0" } else { whole };
@@ -74,7 +75,7 @@ impl Decimal {
         self.fraction.is_empty()
     }
 
-    /// Returns whether it is a whole number of times another, which has at most nine digits beside zeros.
+    /// Returns whether this is an integer multiple of `divisor`, which has at most nine significant digits.
     pub(super) fn is_multiple_of(&self, divisor: &Decimal) -> bool {
         let digits = format!("{}{}", divisor.whole, divisor.fraction);
         let trimmed = digits.trim_end_matches('0');
@@ -82,7 +83,7 @@ impl Decimal {
         else {
             return false;
         };
-        // The power of ten that the divisor is so many units of.
+        // Exponent of ten in `divisor = unit * 10^exponent`.
         let exponent = (digits.len() - trimmed.len()) as i64 - divisor.fraction.len() as i64;
         let own = format!("{}{}", self.whole, self.fraction);
         let below = self.fraction.len() as i64 + exponent;
@@ -135,12 +136,12 @@ impl PartialOrd for Decimal {
     }
 }
 
-/// The remainder of a number in decimal digits.
+/// Returns the remainder of a number given by its decimal digits.
 fn remainder(digits: impl Iterator<Item = u8>, divisor: u64) -> u64 {
     digits.fold(0, |rest, digit| (rest * 10 + u64::from(digit - b'0')) % divisor)
 }
 
-/// The bound that lets less through, of two that are both below or both above.
+/// Returns the stricter of two lower bounds (`below` is true) or upper bounds.
 pub(super) fn stricter(a: Option<Bound>, b: Option<Bound>, below: bool) -> Option<Bound> {
     let (a, b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
@@ -154,7 +155,7 @@ pub(super) fn stricter(a: Option<Bound>, b: Option<Bound>, below: bool) -> Optio
     })
 }
 
-/// Whether nothing lies between.
+/// Returns whether no number lies between the bounds.
 pub(super) fn is_empty(low: Option<&Bound>, high: Option<&Bound>) -> bool {
     low.zip(high).is_some_and(|(low, high)| match low.at.cmp(&high.at) {
         Ordering::Less => false,
@@ -163,7 +164,7 @@ pub(super) fn is_empty(low: Option<&Bound>, high: Option<&Bound>) -> bool {
     })
 }
 
-/// The terminal, in Lark, of all numbers between two bounds. `None` if there are none.
+/// Returns the terminal, in Lark, of all numbers between two bounds; `None` if there are none.
 pub(super) fn between(integer: bool, low: Option<&Bound>, high: Option<&Bound>) -> Option<String> {
     if is_empty(low, high) {
         return None;
@@ -174,19 +175,19 @@ pub(super) fn between(integer: bool, low: Option<&Bound>, high: Option<&Bound>) 
         return Some(format!("/-?(0|[1-9][0-9]{{0,{}}}){fraction}/", WHOLE - 1));
     }
     let bounds = || low.into_iter().chain(high);
-    // One more than a bound has, so that there is something beyond it.
+    // One digit more than a bound has, so that numbers beyond it exist.
     let whole = bounds().map(|b| b.at.whole.len() + 1).max().unwrap_or(0).max(WHOLE);
     let fraction = bounds().map(|b| b.at.fraction.len() + 4).max().unwrap_or(0).max(FRACTION);
     let fraction = if integer { String::new() } else { format!("(\\.[0-9]{{1,{fraction}}})?") };
     let form = |sign: &str| format!("/{sign}(0|[1-9][0-9]{{0,{}}}){fraction}/", whole - 1);
     let zero = || Decimal { negative: false, whole: "0".into(), fraction: String::new() };
     let mut parts = Vec::new();
-    // At or above zero.
+    // Numbers greater than or equal to zero.
     let least = low.filter(|b| !b.at.negative).cloned();
     if high.is_none_or(|b| !b.at.negative) {
         parts.extend(side("", integer, &form(""), least.as_ref(), high));
     }
-    // Below it.
+    // Negative numbers.
     if low.is_none_or(|b| b.at.negative) {
         let mirror = |b: &Bound| Bound { at: b.at.negated(), open: b.open };
         let least = match high.filter(|b| b.at.negative || b.at.is_zero()) {
@@ -198,11 +199,11 @@ pub(super) fn between(integer: bool, low: Option<&Bound>, high: Option<&Bound>) 
     (!parts.is_empty()).then(|| parts.join(" | "))
 }
 
-/// The numbers of one sign between two bounds that have none.
+/// Returns the numbers of one sign between two bounds given by absolute value.
 fn side(sign: &str, integer: bool, form: &str, low: Option<&Bound>, high: Option<&Bound>) -> Option<String> {
     let mut terms = vec![form.to_owned()];
     if integer {
-        // The nearest integers within.
+        // The nearest integers within the bounds.
         let low =
             low.map(|b| if b.open || !b.at.is_whole() { successor(&b.at.whole) } else { b.at.whole.clone() });
         let high = match high {
@@ -232,7 +233,7 @@ fn side(sign: &str, integer: bool, form: &str, low: Option<&Bound>, high: Option
         let below = predecessor(&at.whole).map(|below| format!("({})(\\.[0-9]+)?", at_most(&below)));
         let within = fraction_below(&at.fraction, *open);
         let equal = match within {
-            // The bare integer lies below what has a fraction.
+            // The bare integer is less than numbers with the same integer part and a fraction.
             Some(within) if at.is_whole() => Some(format!("{}(\\.{within})?", at.whole)),
             Some(within) => Some(format!("{}(\\.{within})?", at.whole)),
             None => None,
@@ -266,7 +267,7 @@ fn predecessor(digits: &str) -> Option<String> {
     Some(if trimmed.is_empty() { "0".into() } else { trimmed.into() })
 }
 
-/// Integers, of any length and without zeros in front, from `digits` on.
+/// Returns a regular expression of the integers, of any length and without leading zeros, from `digits` on.
 fn at_least(digits: &str) -> String {
     if digits == "0" {
         return "0|[1-9][0-9]*".into();
@@ -282,7 +283,7 @@ fn at_least(digits: &str) -> String {
     out
 }
 
-/// Integers without zeros in front up to `digits`.
+/// Returns a regular expression of the integers without leading zeros up to `digits`.
 fn at_most(digits: &str) -> String {
     let mut out = digits.to_owned();
     if digits.len() > 1 {
@@ -299,7 +300,7 @@ fn at_most(digits: &str) -> String {
     out
 }
 
-/// Digits behind a point, at least one, that are no less than these; with `open` greater.
+/// Returns a regular expression of decimals, at least one, that are not less than `digits`; with `open`, greater.
 fn fraction_above(digits: &str, open: bool) -> String {
     let mut out = match (digits.is_empty(), open) {
         (true, false) => return "[0-9]+".into(),
@@ -315,8 +316,8 @@ fn fraction_above(digits: &str, open: bool) -> String {
     out
 }
 
-/// Digits behind a point, at least one, that are no greater than these; with `open` less. `None` if nothing, and no
-/// digits either, is.
+/// Returns a regular expression of decimals, at least one, that are not greater than `digits`; with `open`, less.
+/// `None` if there are none, not even the absence of decimals.
 fn fraction_below(digits: &str, open: bool) -> Option<String> {
     if digits.is_empty() {
         return (!open).then(|| "0+".into());
@@ -326,7 +327,7 @@ fn fraction_below(digits: &str, open: bool) -> Option<String> {
         parts.push(format!("{digits}0*"));
     }
     for (i, digit) in digits.bytes().enumerate() {
-        // The same digits as far as they go, with fewer.
+        // A proper prefix of the digits.
         if i > 0 {
             parts.push(digits[..i].to_owned());
         }
@@ -334,6 +335,6 @@ fn fraction_below(digits: &str, open: bool) -> Option<String> {
             parts.push(format!("{}[0-{}][0-9]*", &digits[..i], char::from(digit - 1)));
         }
     }
-    // Without a part only the integer is below.
+    // Without alternatives only the integer itself is less.
     Some(if parts.is_empty() { "[0-9]{0}".into() } else { format!("({})", parts.join("|")) })
 }

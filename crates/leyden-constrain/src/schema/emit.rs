@@ -1,7 +1,7 @@
-//! From values to a grammar in Lark.
+//! Conversion of values to a Lark grammar.
 //!
-//! Objects have their properties in the schema's order, and then those that are free. What is said twice is said by one
-//! rule: a rule is named by what it says.
+//! Objects have their properties in the schema's order, followed by undeclared ones. Identical rule bodies share
+//! one rule.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,30 +15,30 @@ use super::values::{ArrayValues, Definitions, Kind, NumberValues, ObjectValues, 
 use super::{JsonForm, WHITESPACE};
 use crate::error::{Error, ErrorKind};
 
-/// The longest grammar, in bytes.
-const MOST_BYTES: usize = 4 << 20;
-/// The most rules that counting the properties of one object may take.
-const MOST_COUNTED: u64 = 4_000;
-/// The most items of an array of which none comes twice.
-const MOST_UNIQUE: usize = 64;
+/// Maximum length of the grammar in bytes.
+const MAX_BYTES: usize = 4 << 20;
+/// Maximum number of rules for counting the properties of one object.
+const MAX_COUNTED: u64 = 4_000;
+/// Maximum number of different items of an array with unique items.
+const MAX_UNIQUE: usize = 64;
 
-/// Makes rules of values.
+/// Converter of values to rules.
 pub(super) struct Emitting<'a, 'b> {
     reading: &'a mut Reading<'b>,
     rules: String,
-    /// The name of each rule and terminal by what it says.
+    /// Name of each rule and terminal by its body.
     names: HashMap<String, String>,
-    /// The rule of each definition; `None` if it has no values.
+    /// Rule of each definition; `None` if it has no values.
     definitions: HashMap<usize, Option<String>>,
     any: bool,
-    /// Whether the text is read along, so that no item of an array is repeated.
+    /// True if duplicate items of arrays can be detected in the generated text.
     watched: bool,
-    /// Whether it must be.
+    /// True if such detection is needed.
     watches: bool,
-    /// Why a schema has no values.
+    /// Reason for which a schema has no values.
     why: Option<Rc<Reason>>,
     form: JsonForm,
-    /// The commas and colons of JSON, as terms of the grammar.
+    /// Comma and colon of JSON, as terms of the grammar.
     comma: &'static str,
     colon: &'static str,
 }
@@ -61,12 +61,12 @@ impl<'a, 'b> Emitting<'a, 'b> {
         }
     }
 
-    /// The same for a text that is read along or not.
+    /// Sets whether duplicate items can be detected in the generated text.
     pub(super) fn watched(self, watched: bool) -> Emitting<'a, 'b> {
         Emitting { watched, ..self }
     }
 
-    /// The grammar of these values, and whether the text has to be read along.
+    /// Returns the grammar of these values, and whether detection of duplicate items is needed.
     pub(super) fn grammar(mut self, values: &Values) -> Result<(String, bool), Error> {
         let Some(start) = self.values(values)? else {
             let why = self.why.take();
@@ -101,14 +101,14 @@ impl<'a, 'b> Emitting<'a, 'b> {
         }
         let name = format!("{prefix}{}", self.names.len());
         let _ = writeln!(self.rules, "{name}: {body}");
-        if self.rules.len() > MOST_BYTES {
+        if self.rules.len() > MAX_BYTES {
             return Err(ErrorKind::TooComplex("the JSON schema makes too large a grammar".into()).into());
         }
         self.names.insert(key, name.clone());
         Ok(name)
     }
 
-    /// The rule of these values; `None` if there are none.
+    /// Returns the rule of these values; `None` if there are none.
     pub(super) fn values(&mut self, values: &Values) -> Result<Option<String>, Error> {
         let kinds = match values {
             Values::Any => return Ok(Some(self.any()?)),
@@ -185,7 +185,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
                 Ok(Some(name))
             }
             None => {
-                // Whatever has referred to it within itself had no values without it.
+                // Recursive references to this definition then have no values either.
                 let _ = writeln!(self.rules, "{name}: /[^\\s\\S]/");
                 self.definitions.insert(index, None);
                 Ok(None)
@@ -274,7 +274,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
         Ok(Some(self.rule(&format!("\"[\" {rest} \"]\""))?))
     }
 
-    /// An array of which no item comes twice: some of few constants, in their order.
+    /// Returns an array with unique items from a few constants, in a fixed order.
     fn unique(&mut self, array: &ArrayValues, pointer: &str) -> Result<Option<String>, Error> {
         let refused = |what: &str| Error::schema(pointer, "uniqueItems", what);
         let only = "is supported for items that are constants, texts or numbers without an upper bound alone";
@@ -285,8 +285,8 @@ impl<'a, 'b> Emitting<'a, 'b> {
         self.constants(&array.items, &mut items).ok_or_else(|| refused(only))?;
         items.sort();
         items.dedup();
-        if items.len() > MOST_UNIQUE {
-            return Err(refused(&format!("is supported for at most {MOST_UNIQUE} different items")));
+        if items.len() > MAX_UNIQUE {
+            return Err(refused(&format!("is supported for at most {MAX_UNIQUE} different items")));
         }
         let fields: Vec<(String, bool)> = items.into_iter().map(|item| (item, false)).collect();
         let body = self.fields(&fields, None, array.least, array.most, || {
@@ -298,7 +298,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
         }
     }
 
-    /// Whether values are simple, and can go on where others that begin alike were written before.
+    /// Returns whether the values are simple, and each prefix of one has infinitely many continuations.
     fn endless(&mut self, values: &Values) -> bool {
         let Values::Of(kinds) = values else { return false };
         kinds.iter().all(|kind| match kind {
@@ -314,7 +314,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
             }
             Kind::Null | Kind::Boolean(_) => kinds.len() > 1,
             Kind::Reference(index) => match self.reading.values(*index) {
-                // One step is enough: what leads around in circles has no end to look at.
+                // One level suffices: longer chains of references are not considered endless.
                 Ok(Some(Values::Of(kinds)))
                     if !kinds.iter().any(|kind| matches!(kind, Kind::Reference(_))) =>
                 {
@@ -326,7 +326,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
         })
     }
 
-    /// Adds all values as they are written, if they are few and simple.
+    /// Collects all values in their written form, if they are few and simple.
     fn constants(&mut self, values: &Values, items: &mut Vec<String>) -> Option<()> {
         let Values::Of(kinds) = values else { return None };
         for kind in kinds {
@@ -390,7 +390,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
         }
     }
 
-    /// The rule of a property whose name is not declared. Of a `closed` object only patterns have such.
+    /// Returns the rule of an undeclared property. A `closed` object has such properties only by patterns.
     fn free(
         &mut self,
         object: &ObjectValues,
@@ -419,7 +419,8 @@ impl<'a, 'b> Emitting<'a, 'b> {
         if options.is_empty() { Ok(None) } else { self.rule(&options.join(" | ")).map(Some) }
     }
 
-    /// What stands between the brackets: fields in their order, and then those that may come as often as is left.
+    /// Returns the rule of the text between the brackets: fields in their order, followed by any number of free
+    /// ones within the bounds.
     fn fields(
         &mut self,
         fields: &[(String, bool)],
@@ -436,10 +437,10 @@ impl<'a, 'b> Emitting<'a, 'b> {
         let least = least.saturating_sub(needed);
         let most = most.map(|most| most - needed).filter(|most| free.is_some() || *most < optional);
         let states = if optional > 0 { most.unwrap_or(least) } else { 0 };
-        if states.saturating_mul(fields.len() as u64) > MOST_COUNTED {
+        if states.saturating_mul(fields.len() as u64) > MAX_COUNTED {
             return Err(too_many());
         }
-        // What follows from each field on, by whether there is something before it and how many optional ones are.
+        // Continuations after each field, by whether a field precedes and by the number of optional ones taken.
         let count = states as usize + 1;
         let mut ends = [Vec::new(), Vec::new()];
         for taken in 0..count as u64 {
@@ -458,7 +459,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
             for (prefixed, before) in before.iter_mut().enumerate() {
                 let comma = if prefixed == 1 { self.comma } else { "" };
                 for taken in 0..count {
-                    // Enough were taken, or as many as there may be.
+                    // True if no more optional fields may be taken.
                     let full = most.is_some_and(|most| taken as u64 >= most);
                     let next = if *required { taken } else { (taken + 1).min(count - 1) };
                     let with = if *required || !full { ends[1][next].clone() } else { None };
@@ -467,7 +468,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
                     before[taken] = match (with, without) {
                         (Some(with), Some(without)) if without.is_empty() => Some(self.rule(&with)? + "?"),
                         (Some(_), Some(without)) if prefixed == 1 && most.is_none() && least == 0 => {
-                            // The rest is the same either way, and so is written once.
+                            // The rest is the same in both cases, and written once.
                             let one = self.rule(&format!("{comma} {field}"))?;
                             Some(self.rule(&format!("{one}? {without}"))?)
                         }
@@ -482,7 +483,7 @@ impl<'a, 'b> Emitting<'a, 'b> {
         Ok(ends[0][0].clone())
     }
 
-    /// So many items with commas between them.
+    /// Returns the rule of `least` to `most` items separated by commas.
     fn separated(&mut self, item: &str, least: u64, most: Option<u64>) -> Result<String, Error> {
         if most == Some(0) {
             return Ok(String::new());
@@ -494,13 +495,13 @@ impl<'a, 'b> Emitting<'a, 'b> {
     }
 
     fn repeated(&self, one: &str, least: u64, most: Option<u64>) -> String {
-        const MOST: u64 = i32::MAX as u64 - 1;
+        const MAX: u64 = i32::MAX as u64 - 1;
         match (least, most) {
             (0, None) => format!("{one}*"),
             (1, None) => format!("{one} {one}*"),
-            (least, None) => format!("{one}{{{0},{0}}} {one}*", least.min(MOST)),
+            (least, None) => format!("{one}{{{0},{0}}} {one}*", least.min(MAX)),
             (_, Some(0)) => String::new(),
-            (least, Some(most)) => format!("{one}{{{},{}}}", least.min(MOST), most.min(MOST)),
+            (least, Some(most)) => format!("{one}{{{},{}}}", least.min(MAX), most.min(MAX)),
         }
     }
 }
@@ -510,7 +511,7 @@ enum Number {
     Rule(String),
 }
 
-/// The terminal of a text that is no constant.
+/// Returns the terminal of a text that is not a constant.
 pub(super) fn conjunction(text: &TextValues, writing: Writing) -> String {
     let mut terms: Vec<String> = text.patterns.iter().flat_map(|pattern| pattern.terms(writing)).collect();
     if terms.is_empty() || text.least > 0 || text.most.is_some() {

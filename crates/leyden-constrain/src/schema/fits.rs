@@ -1,4 +1,4 @@
-//! Checks values that no grammar led: whether a schema lets a value through.
+//! Validation of values against a schema, for text generated without a grammar.
 
 use std::collections::HashSet;
 
@@ -10,16 +10,16 @@ use super::values::{ArrayValues, Definitions, Kind, NumberValues, ObjectValues, 
 use super::{JsonForm, Lowered};
 use crate::error::{Error, ErrorKind};
 
-/// The most comparisons of a value with a schema.
-const MOST_STEPS: usize = 200_000;
-/// The deepest nesting of references and values.
-const MOST_DEPTH: usize = 400;
+/// Maximum number of comparisons of a value with a schema.
+const MAX_STEPS: usize = 200_000;
+/// Maximum nesting depth of references and values.
+const MAX_DEPTH: usize = 400;
 
 impl Lowered {
-    /// Returns whether the schema lets a value through.
+    /// Returns whether a value is valid under the schema.
     ///
     /// # Errors
-    /// Finding out takes too much.
+    /// Validation exceeds a limit.
     pub(crate) fn fits(&self, value: &Value) -> Result<bool, Error> {
         crate::own_stack::on_own_stack(|| {
             let mut reading = Reading::new(&self.value);
@@ -46,7 +46,7 @@ impl Fitting<'_, '_> {
         self.depth += 1;
         for kind in kinds {
             self.steps += 1;
-            if self.steps > MOST_STEPS || self.depth > MOST_DEPTH {
+            if self.steps > MAX_STEPS || self.depth > MAX_DEPTH {
                 return Err(ErrorKind::TooComplex("checking a value against its schema".into()).into());
             }
             if self.kind(kind, value)? {
@@ -142,7 +142,7 @@ fn text_fits(text: &TextValues, value: &str) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// A value as a text that is the same for equal values: 1 and 1.0 are.
+/// Returns a text that is the same for equal values, such as 1 and 1.0.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => Decimal::new(number).map_or_else(|| number.to_string(), |n| n.text()),

@@ -1,7 +1,7 @@
-//! Formats of texts, each as a regular expression for texts that have it.
+//! Formats of strings, each as a regular expression.
 //!
-//! Some are narrower than the format: every text that is written has it, and not every one that has it is written. Dates
-//! have a 29 February in every year, which alone is wider.
+//! Some expressions are narrower than the format: every generated text has the format, but not every text of the
+//! format is generated. Only dates are wider, with a 29 February in every year.
 
 use super::text::Pattern;
 
@@ -11,10 +11,10 @@ const TIME: &str =
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 const BYTE: &str = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const LABEL: &str = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
-/// Characters of a path in a URI.
+/// Character of a path in a URI.
 const PATH: &str = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})";
 
-/// The formats of texts that are enforced.
+/// Enforced formats of strings.
 pub(super) const FORMATS: [&str; 27] = [
     "date-time",
     "time",
@@ -45,7 +45,7 @@ pub(super) const FORMATS: [&str; 27] = [
     "base64url",
 ];
 
-/// The rule of a format. `None` if it says nothing that a text could lack.
+/// Returns the pattern of a format; `None` if it does not restrict strings.
 pub(super) fn pattern(format: &str) -> Option<Pattern> {
     let uri = |scheme: &str| {
         let host = format!("(?:{LABEL}(?:\\.{LABEL})*|{BYTE}(?:\\.{BYTE}){{3}})");
@@ -78,14 +78,14 @@ pub(super) fn pattern(format: &str) -> Option<Pattern> {
             format!("(?:{}|/?(?:[a-zA-Z0-9._~-]+(?:/{PATH}+)*/?)?{rest})", uri("[a-zA-Z][a-zA-Z0-9+.-]*:"))
         }
         "json-pointer" => "(?:/(?:[^/~]|~[01])*)*".to_owned(),
-        // Characters, classes and one level of groups, each repeated or not.
+        // Characters, classes and one level of groups, each optionally repeated.
         "regex" => {
             let class = "\\[\\^?(?:a-z|A-Z|0-9|[a-zA-Z0-9_ ])+\\]";
             let plain = "[a-zA-Z0-9 _,:;=@#%&~'\"<>!/-]";
             let atom = format!("(?:{plain}|\\\\[dDwWsS.]|\\.|{class})[*+?]?");
             format!("\\^?(?:{atom}|\\((?:{atom})+(?:\\|(?:{atom})+)*\\)[*+?]?)+\\$?")
         }
-        // The bits behind the prefix are zero.
+        // The bits after the prefix are zero.
         "ipv4network" => network4(),
         "ipv6network" => network6(),
         "ipv4interface" => format!("{v4}(?:/(?:3[0-2]|[12]?[0-9]))?"),
@@ -104,12 +104,12 @@ pub(super) fn pattern(format: &str) -> Option<Pattern> {
     Pattern::own(&rule)
 }
 
-/// Eight groups, or fewer with a gap between them.
+/// Returns an expression of eight groups, or fewer with `::`.
 fn ipv6() -> String {
     let group = "[0-9a-fA-F]{1,4}";
     let mut forms = vec![format!("{group}(?::{group}){{7}}"), format!("::(?:{group}(?::{group}){{0,6}})?")];
     for before in 1..=6 {
-        // The gap stands for one group at least.
+        // `::` represents at least one group.
         let after = 7 - before - 1;
         let behind = format!("(?:{group}(?::{group}){{0,{after}}})?");
         forms.push(format!("{group}(?::{group}){{{}}}::{behind}", before - 1));

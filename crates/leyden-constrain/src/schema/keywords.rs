@@ -1,47 +1,47 @@
-//! The keywords of JSON Schema, all drafts together, and what becomes of each.
+//! Keywords of JSON Schema, of all drafts together, with their treatment.
 //!
-//! A keyword of any draft counts as meant, whichever draft the schema names: to enforce more than a draft asks for is
-//! harmless, and to leave out what an author wrote is not.
+//! Keywords of all drafts are enforced, whichever draft the schema names: enforcing more than a draft requires is
+//! harmless, and ignoring a keyword that the author wrote is not.
 
 use serde_json::Number;
 
-/// What is done with a keyword.
+/// Treatment of a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keyword {
-    /// Says nothing about values, or names parts of the schema that only references reach.
+    /// Does not restrict values, or contains parts of the schema that only references use.
     Annotation,
-    /// Its value is a schema; for `items`, in old drafts, a list of them.
+    /// The value is a schema; for `items`, in old drafts, a list of schemas.
     Schema,
-    /// Its value is a list of schemas.
+    /// The value is a list of schemas.
     List,
-    /// Its value maps names to schemas.
+    /// The value maps names to schemas.
     Map,
-    /// Its value is plain data.
+    /// The value is plain data.
     Plain(Shape),
-    /// A reference to another schema.
+    /// Reference to another schema.
     Reference,
-    /// Cannot be enforced by a grammar, or is not yet.
+    /// Not supported.
     Unsupported,
 }
 
-/// What plain data must look like.
+/// Required form of plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A whole number that is not negative.
+    /// Integer that is not negative.
     Count,
     Number,
-    /// A number, or in draft 4 a boolean beside `minimum` or `maximum`.
+    /// Number, or in draft 4 a boolean beside `minimum` or `maximum`.
     Bound,
     Flag,
     Text,
     Texts,
-    /// The name of a type or a list of them.
+    /// Name of a type, or a list of names.
     Types,
     Value,
     Values,
 }
 
-/// The keyword of this name. An unknown one is an annotation, as the standard has it.
+/// Returns the treatment of a keyword. An unknown one is an annotation, as in the standard.
 pub(super) fn keyword(name: &str) -> Keyword {
     match name {
         "additionalProperties" | "additionalItems" | "items" => Keyword::Schema,
@@ -82,10 +82,10 @@ pub(super) fn keyword(name: &str) -> Keyword {
     }
 }
 
-/// The types of JSON Schema.
+/// Types of JSON Schema.
 pub(super) const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// The least and the greatest number of a format of integers.
+/// Returns the minimum and maximum of an integer format.
 pub(super) fn integer_range(format: &str) -> Option<(Number, Number)> {
     match format {
         "int32" => Some((i32::MIN.into(), i32::MAX.into())),

@@ -1,7 +1,7 @@
-//! A schema rewritten: only what is enforced, with references that lead to `$defs` alone.
+//! Reduction of a schema to the enforced part of the language, with references only to `$defs`.
 //!
-//! What comes out says the same about values as what came in, or there is an error. So nothing that llguidance would
-//! pass over, and none of its own options, gets to it; and everything recursive is bounded here first.
+//! The result accepts the same values as the input, or there is an error. So no keyword that llguidance would
+//! ignore, and none of its own options, reaches it; and all recursion is limited here first.
 
 use std::collections::HashMap;
 
@@ -13,22 +13,22 @@ use super::rewrite::{dependencies, negation, type_names};
 use super::{JsonForm, Lowered, one_of, work};
 use crate::error::{Error, ErrorKind};
 
-/// How deep schemas may nest, references followed.
-const MOST_DEPTH: usize = 200;
-/// How deep values of `const`, `enum` and annotations may nest.
-const MOST_VALUE_DEPTH: usize = 100;
-/// How many schemas there may be in all.
-const MOST_SCHEMAS: usize = 20_000;
+/// Maximum nesting depth of schemas, including references.
+const MAX_DEPTH: usize = 200;
+/// Maximum nesting depth of values in `const`, `enum` and annotations.
+const MAX_VALUE_DEPTH: usize = 100;
+/// Maximum number of schemas in all.
+const MAX_SCHEMAS: usize = 20_000;
 
-/// Beside `oneOf` while a schema is rewritten: where it came from.
+/// Temporary key beside `oneOf` with its original place.
 pub(super) const ORIGIN: &str = "x-origin";
 
-/// Rewrites a schema of a text that is read along.
+/// Reduces a schema for text in which duplicate items are detected.
 pub(crate) fn lower_watched(schema: &Value, form: JsonForm) -> Result<Lowered, Error> {
     lower_as(schema, true, form)
 }
 
-/// Rewrites a schema whose JSON is written in this form.
+/// Reduces a schema whose JSON is formatted as `form` says.
 pub(crate) fn lower_as(schema: &Value, watched: bool, form: JsonForm) -> Result<Lowered, Error> {
     check_value_depth(schema)?;
     crate::own_stack::on_own_stack(|| {
@@ -57,11 +57,12 @@ pub(crate) fn lower_as(schema: &Value, watched: bool, form: JsonForm) -> Result<
     })
 }
 
-/// Refuses values so deep that walking them would be a danger; those from a parser are not.
+/// Refuses values nested so deeply that recursion over them could overflow the stack; parsers do not produce such
+/// values.
 fn check_value_depth(value: &Value) -> Result<(), Error> {
     let mut rest = vec![(value, 0)];
     while let Some((value, depth)) = rest.pop() {
-        if depth > MOST_DEPTH + MOST_VALUE_DEPTH {
+        if depth > MAX_DEPTH + MAX_VALUE_DEPTH {
             return Err(ErrorKind::TooComplex("the JSON schema is nested too deep".into()).into());
         }
         match value {
@@ -73,11 +74,11 @@ fn check_value_depth(value: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where a schema stands.
+/// Place of a schema.
 struct Place {
     pointer: String,
     depth: usize,
-    /// Whether it, or one around it below the root, has an address of its own.
+    /// True if this schema, or one around it below the root, has an `$id` of its own.
     own_id: bool,
 }
 
@@ -95,11 +96,11 @@ impl Place {
 
 struct Lowering<'a> {
     root: &'a Value,
-    /// The schema's own address, without a fragment.
+    /// Identifier of the root schema, without a fragment.
     id: &'a str,
-    /// The number of the definition that each reference leads to.
+    /// Index of each reference's definition.
     names: HashMap<String, usize>,
-    /// Where each of them stands.
+    /// Original place of each definition.
     origins: Vec<String>,
     defs: Vec<Value>,
     schemas: usize,
@@ -108,11 +109,11 @@ struct Lowering<'a> {
 impl Lowering<'_> {
     fn schema(&mut self, schema: &Value, at: &Place) -> Result<Value, Error> {
         self.schemas += 1;
-        if self.schemas > MOST_SCHEMAS {
-            return Err(ErrorKind::TooComplex(format!("more than {MOST_SCHEMAS} JSON schemas in one")).into());
+        if self.schemas > MAX_SCHEMAS {
+            return Err(ErrorKind::TooComplex(format!("more than {MAX_SCHEMAS} JSON schemas in one")).into());
         }
-        if at.depth > MOST_DEPTH {
-            let what = format!("{}: JSON schemas nested deeper than {MOST_DEPTH}", at.pointer);
+        if at.depth > MAX_DEPTH {
+            let what = format!("{}: JSON schemas nested deeper than {MAX_DEPTH}", at.pointer);
             return Err(ErrorKind::TooComplex(what).into());
         }
         let map = match schema {
@@ -131,7 +132,7 @@ impl Lowering<'_> {
             own_id: at.own_id || has_id && at.depth > 0,
         };
         let mut out = Map::new();
-        // What keywords say that are put in other words.
+        // Equivalents of keywords that are rewritten.
         let mut rewritten = Vec::new();
         for (name, value) in map {
             match keyword(name) {
@@ -201,7 +202,8 @@ impl Lowering<'_> {
         Ok(Value::Array(lowered))
     }
 
-    /// Drops a type beside a reference to a schema that has it anyway: alone, a reference may lead around in circles.
+    /// Removes a type beside a reference to a schema of the same type, because a recursive reference must have no
+    /// keywords beside it.
     fn drop_repeated_type(&self, out: &mut Map<String, Value>) {
         let Some(Value::String(reference)) = out.get("$ref") else { return };
         let index = reference.trim_start_matches("#/$defs/r").parse::<usize>();
@@ -215,8 +217,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// What a reference becomes. Its target is rewritten at its first use, as deep as the reference stands, since that
-    /// is how it is compiled.
+    /// Returns the new text of a reference. Its target is reduced at its first use, at the depth of the reference,
+    /// since it is compiled at that depth.
     fn reference(&mut self, value: &Value, at: &Place) -> Result<String, Error> {
         let wrong = |what: &str| Error::schema(&at.pointer, "$ref", what);
         let Value::String(text) = value else { return Err(wrong("must be a text")) };
@@ -251,7 +253,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The schema that calls itself by this name, and where it stands.
+/// Returns the schema with this anchor, and its place.
 fn anchor<'a>(root: &'a Value, name: &str) -> Option<(String, &'a Value)> {
     let mut rest = vec![(String::new(), root)];
     while let Some((pointer, value)) = rest.pop() {

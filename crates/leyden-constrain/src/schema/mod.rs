@@ -1,4 +1,4 @@
-//! JSON schemas, rewritten into the part of the language that is enforced.
+//! JSON schemas, reduced to the enforced part of the language.
 
 mod check;
 mod decimal;
@@ -26,44 +26,44 @@ use serde_json::Value;
 use self::values::{Kind, Values};
 use crate::error::{Error, ErrorKind};
 
-/// What may stand between the tokens of JSON: nothing, a space, or line breaks with an indent. It is bounded, because
-/// weak models write blanks for ever where nothing stops them.
+/// White space between the tokens of JSON: none, a space, or line breaks with an indent. It is limited, because
+/// weak models would otherwise generate white space endlessly.
 const WHITESPACE: &str = r"[ ]|\n{1,2}[ \t]{0,20}";
 
-/// How JSON after a schema is written, where the schema leaves that open.
+/// Formatting of generated JSON, where the schema leaves it open.
 ///
-/// The default is the standard's: objects have any further properties unless the schema says otherwise, and spaces and
-/// line breaks stand between the tokens of JSON.
+/// The default is the standard's: objects may have further properties unless the schema says otherwise, and spaces
+/// and line breaks are allowed between the tokens of JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonForm {
-    /// Objects have no properties but those that the schema names, where it says nothing of further ones. An object of
-    /// which it names none stays open, as does one of which it asks for more properties than it names.
+    /// True if objects without `additionalProperties` have only the properties that the schema names. An object
+    /// without named properties stays open, as does one that requires more properties than are named.
     pub closed: bool,
-    /// No line breaks, and no spaces but one behind a comma or a colon.
+    /// True if there are no line breaks, and no spaces except one after a comma or colon.
     pub compact: bool,
 }
 
 impl JsonForm {
-    /// The form of llama.cpp's grammars: closed objects, written compactly.
+    /// Formatting of llama.cpp's grammars: closed objects, written compactly.
     pub const CLOSED: JsonForm = JsonForm { closed: true, compact: true };
 }
 
-/// A schema that says only what is enforced.
+/// Schema reduced to what is enforced.
 #[derive(Clone, Debug)]
 pub(crate) struct Lowered {
     pub(crate) value: Value,
-    /// The grammar of what it lets through, in Lark.
+    /// Grammar of the valid texts, in Lark.
     pub(crate) lark: String,
-    /// Where no item of an array may come twice, if that is to be watched.
+    /// Arrays with unique items, if duplicates must be detected in the text.
     pub(crate) places: Option<Arc<Places>>,
-    /// Where each definition stood.
+    /// Original place of each definition.
     origins: Vec<String>,
     form: JsonForm,
 }
 
 impl Lowered {
-    /// A lowered schema, whose definitions stood at these places. Arrays that only whoever reads along can keep from
-    /// repeating an item are refused unless they are `watched`.
+    /// Creates a reduced schema, with the original places of its definitions. Arrays whose duplicate items can only
+    /// be detected in the generated text are refused unless `watched` is true.
     fn new(value: Value, origins: Vec<String>, watched: bool, form: JsonForm) -> Result<Lowered, Error> {
         let mut lowered = Lowered { value, origins, lark: String::new(), places: None, form };
         let (lark, places) = lowered.to_lark(watched).map_err(|e| lowered.placed(e))?;
@@ -84,7 +84,7 @@ impl Lowered {
         Ok((lark, Some(placing.places)))
     }
 
-    /// An error with its place in the schema as it was given.
+    /// Returns an error with its place in the original schema.
     fn placed(&self, e: Error) -> Error {
         match e.kind() {
             ErrorKind::Schema { pointer, keyword, what } => ErrorKind::Schema {
@@ -97,7 +97,7 @@ impl Lowered {
         }
     }
 
-    /// The place in the schema as it was given.
+    /// Returns the place in the original schema.
     fn origin(&self, pointer: &str) -> String {
         let in_definition = pointer.strip_prefix("/$defs/r").and_then(|rest| {
             let digits = rest.find('/').unwrap_or(rest.len());
@@ -108,7 +108,7 @@ impl Lowered {
     }
 }
 
-/// One of the parameters that are written each for itself.
+/// Parameter of a tool in a call syntax with separate parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
@@ -116,19 +116,19 @@ pub(crate) struct Parameter {
     pub(crate) value: ParameterValue,
 }
 
-/// How a parameter is written.
+/// Form of a parameter's value.
 #[derive(Clone, Debug)]
 pub(crate) enum ParameterValue {
-    /// As JSON, after this grammar.
+    /// JSON of this grammar.
     Json(String),
-    /// As one of these texts.
+    /// One of these texts.
     Constants(Vec<String>),
-    /// As a text that follows this term of a terminal, if there is one.
+    /// Text that matches this term of a terminal, if there is one.
     Text(Option<String>),
 }
 
 impl Lowered {
-    /// The parameters of a tool whose calls write each for itself, texts without quotes.
+    /// Returns the parameters of a tool for a call syntax with separate parameters, in which texts have no quotes.
     pub(crate) fn parameters(&self) -> Result<Vec<Parameter>, Error> {
         self.read_parameters().map_err(|e| self.placed(e))
     }
@@ -157,7 +157,7 @@ impl Lowered {
         for name in names {
             let required = object.required.contains(name);
             let values = object.property(name)?;
-            // Whoever reads the call goes by the type that is said here.
+            // The call parser uses the type given here.
             let property = self.value.get("properties").and_then(|properties| properties.get(name));
             let is_text = property.and_then(|property| property.get("type")) == Some(&Value::from("string"));
             let text = match &values {

@@ -1,25 +1,25 @@
-//! Multiples of a number, as they are written.
+//! Grammars of the multiples of a number.
 //!
-//! Whether a number is a multiple of one that divides a power of ten shows in its last digits, which a regular expression
-//! lists. Multiples of others are left to llguidance, and are integers then.
+//! If a divisor divides a power of ten, the last digits decide, and a regular expression lists them. Other divisors
+//! are left to llguidance, which supports them for integers only.
 
 use serde_json::{Number, json};
 
 use super::decimal::{Bound, WHOLE};
 
 pub(super) enum Multiples {
-    /// A term of a terminal, without bounds.
+    /// Term of a terminal, without bounds.
     Term(String),
-    /// The body of a rule, within bounds.
+    /// Body of a rule, within bounds.
     Rule(String),
 }
 
-/// The most endings that are listed.
-const MOST_ENDINGS: u64 = 256;
-/// The most digits of multiples that are left to llguidance, whose bounds are floats.
-const MOST_DIGITS: usize = 15;
+/// Maximum number of listed endings.
+const MAX_ENDINGS: u64 = 256;
+/// Maximum number of digits of multiples that are left to llguidance, whose bounds are floats.
+const MAX_DIGITS: usize = 15;
 
-/// Numbers that are multiples of all of these. `None` if they cannot be told, or there are none.
+/// Returns the common multiples of all divisors; `None` if they cannot be expressed, or there are none.
 pub(super) fn of(
     divisors: &[Number],
     integer: bool,
@@ -37,7 +37,7 @@ pub(super) fn of(
     }
     let mut forms = Vec::new();
     for behind in 0..=(if integer { 0 } else { digits }) {
-        // Read without its point, a number with so many digits behind it is a multiple of this.
+        // Read without its point, a number with `behind` decimals is a multiple of `rest`.
         let rest = coefficient / gcd(coefficient, power(digits - behind)?);
         let Some(endings) = endings(rest) else { break };
         forms.push(form(behind as usize, &endings));
@@ -46,7 +46,7 @@ pub(super) fn of(
         return Some(Multiples::Term(format!("/-?({})/", forms.join("|"))));
     }
     let whole = coefficient / gcd(coefficient, power(digits)?);
-    let limit = "9".repeat(MOST_DIGITS);
+    let limit = "9".repeat(MAX_DIGITS);
     let bound = |bound: Option<&Bound>, sign: &str| -> Option<(f64, bool)> {
         match bound {
             None => Some((format!("{sign}{limit}").parse().ok()?, false)),
@@ -77,7 +77,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A divisor as an integer and how many of its digits are behind the point.
+/// Returns a divisor as an integer without its point, and its number of decimals.
 fn scaled(divisor: &Number) -> Option<(u64, u32)> {
     let text = super::decimal::Decimal::new(divisor)?.text();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
@@ -85,11 +85,11 @@ fn scaled(divisor: &Number) -> Option<(u64, u32)> {
     Some((value, fraction.len() as u32))
 }
 
-/// The last digits of all multiples, if these decide.
+/// Returns the last digits of all multiples, if these decide.
 fn endings(divisor: u64) -> Option<Vec<String>> {
     let length = (0..=9).find(|length| power(*length).is_some_and(|power| power % divisor == 0))?;
     let count = power(length)? / divisor;
-    (count <= MOST_ENDINGS).then(|| {
+    (count <= MAX_ENDINGS).then(|| {
         let width = length as usize;
         if width == 0 {
             return vec![String::new()];
@@ -98,7 +98,7 @@ fn endings(divisor: u64) -> Option<Vec<String>> {
     })
 }
 
-/// Numbers with so many digits behind the point that end like this.
+/// Returns an expression of the numbers with `behind` decimals and one of these endings.
 fn form(behind: usize, endings: &[String]) -> String {
     let length = endings[0].len();
     let point = if behind > 0 { "\\." } else { "" };

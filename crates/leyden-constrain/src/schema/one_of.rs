@@ -1,9 +1,9 @@
-//! `oneOf`: exactly one of several schemas holds.
+//! `oneOf`: exactly one of several schemas is satisfied.
 //!
-//! A grammar cannot count. But where no two of the schemas can hold at once, `oneOf` is `anyOf`; and this is shown for
-//! most that people write, whose alternatives differ in type, in a constant, or in which properties there are. Where
-//! two objects could hold at once because each only asks for properties of its own, each is narrowed so that it lacks
-//! one that the other asks for. Every text is still valid; some valid texts are not written.
+//! A grammar cannot count. But if the schemas are mutually exclusive, `oneOf` equals `anyOf`; this is proved for
+//! most schemas in use, whose alternatives differ in type, in a constant, or in their properties. If two objects
+//! could satisfy both because each only requires properties of its own, each is narrowed by forbidding a property
+//! that the other requires. All generated texts are valid; some valid texts are not generated.
 
 use serde_json::{Map, Value, json};
 
@@ -13,31 +13,31 @@ use super::lower::ORIGIN;
 use super::rewrite::type_names;
 use crate::error::{Error, ErrorKind};
 
-/// Comparisons of two schemas, for all of a schema's `oneOf`.
-const MOST_COMPARISONS: usize = 100_000;
-/// How deep two schemas are compared.
-const MOST_DEPTH: usize = 12;
+/// Maximum number of comparisons of two schemas, for all `oneOf` of a schema.
+const MAX_COMPARISONS: usize = 100_000;
+/// Maximum depth of the comparison of two schemas.
+const MAX_DEPTH: usize = 12;
 
 type Object = Map<String, Value>;
 
-/// Makes `anyOf` of every `oneOf`, or says which cannot be.
+/// Replaces every `oneOf` by `anyOf`. Returns an error if the alternatives are not exclusive.
 pub(super) fn resolve(schema: &mut Value) -> Result<(), Error> {
     let defs = schema.get("$defs").cloned().unwrap_or_default();
-    let mut comparing = Comparing { defs: &defs, left: MOST_COMPARISONS };
+    let mut comparing = Comparing { defs: &defs, left: MAX_COMPARISONS };
     comparing.walk(schema)
 }
 
 struct Comparing<'a> {
-    /// As they were before; `oneOf` and `anyOf` are alike here.
+    /// Definitions before the replacement; `oneOf` and `anyOf` are treated alike here.
     defs: &'a Value,
     left: usize,
 }
 
-/// What is known of a value.
+/// Facts about a value.
 #[derive(Clone, Default)]
 struct Facts {
     types: u8,
-    /// Properties that it has if it is an object.
+    /// Properties that the value has if it is an object.
     required: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Comparing<'a> {
                     map.shift_remove(ORIGIN);
                     self.resolve_one(map, &origin)?;
                 }
-                // Constants may look like anything.
+                // Constants may contain any keys.
                 let inner = map.iter_mut().filter(|(key, _)| !matches!(key.as_str(), "const" | "enum"));
                 inner.map(|(_, value)| value).try_for_each(|value| self.walk(value))
             }
@@ -99,7 +99,8 @@ impl<'a> Comparing<'a> {
         Ok(())
     }
 
-    /// For two schemas of objects a property that only the first asks for, and one that only the second does.
+    /// Returns, for two schemas of objects, a property that only the first requires, and one that only the second
+    /// does.
     fn tell_apart(
         &mut self,
         a: &Value,
@@ -131,7 +132,7 @@ impl<'a> Comparing<'a> {
         self.defs.get(name)
     }
 
-    /// What a schema says of every value that it lets through, its references and all that applies with them included.
+    /// Returns the facts about every value that a schema accepts, including its references and `allOf`.
     fn facts(&mut self, map: &Object, depth: usize) -> Result<Facts, Error> {
         self.spend()?;
         let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
@@ -139,7 +140,7 @@ impl<'a> Comparing<'a> {
             types: types(map),
             required: required.filter_map(Value::as_str).map(str::to_owned).collect(),
         };
-        if depth > MOST_DEPTH {
+        if depth > MAX_DEPTH {
             return Ok(facts);
         }
         let all = map.get("allOf").and_then(Value::as_array).into_iter().flatten();
@@ -153,10 +154,10 @@ impl<'a> Comparing<'a> {
         Ok(facts)
     }
 
-    /// Whether no value satisfies both, of those of which `around` is known.
+    /// Returns whether no value satisfies both schemas, given the facts in `around`.
     fn disjoint(&mut self, a: &Value, b: &Value, around: &Facts, depth: usize) -> Result<bool, Error> {
         self.spend()?;
-        if depth > MOST_DEPTH {
+        if depth > MAX_DEPTH {
             return Ok(false);
         }
         let (a, b) = match (a, b) {
@@ -180,7 +181,7 @@ impl<'a> Comparing<'a> {
             ARRAY => {
                 let starts = |map: &Object| map.get("minItems").and_then(Value::as_u64) >= Some(1);
                 match (a.get("items"), b.get("items")) {
-                    // A list of schemas is one for each place.
+                    // A list of schemas has one for each position.
                     (Some(x), Some(y)) if (starts(a) || starts(b)) && !x.is_array() && !y.is_array() => {
                         let first = |map: &Object| map.contains_key("prefixItems");
                         !first(a) && !first(b) && self.disjoint(x, y, &Facts::ANY, depth + 1)?
@@ -193,7 +194,7 @@ impl<'a> Comparing<'a> {
         })
     }
 
-    /// Whether what `a` says by its parts keeps it apart from `b`.
+    /// Returns whether the parts of `a` make it exclusive with `b`.
     fn parts_disjoint(
         &mut self,
         a: &Object,
@@ -229,7 +230,7 @@ impl<'a> Comparing<'a> {
         Ok(false)
     }
 
-    /// Whether a property that a value of both has cannot be had in `b`.
+    /// Returns whether a property that every value of both must have is impossible in `b`.
     fn objects_disjoint(
         &mut self,
         a: &Object,
@@ -264,7 +265,7 @@ const ARRAY: u8 = 1 << 5;
 const OBJECT: u8 = 1 << 6;
 const ALL: u8 = (1 << 7) - 1;
 
-/// The types that a name stands for, as bits. An integer is a number too.
+/// Returns the types of a name, as bits. Integers are numbers too.
 fn bits(name: &str) -> u8 {
     match TYPES.iter().position(|t| *t == name) {
         Some(3) => NUMBER | INTEGER,
@@ -273,7 +274,7 @@ fn bits(name: &str) -> u8 {
     }
 }
 
-/// The types of JSON that a schema lets through by itself.
+/// Returns the types that a schema by itself accepts.
 fn types(map: &Object) -> u8 {
     let named = map.get("type").and_then(type_names);
     let named = named.map_or(ALL, |names| names.into_iter().fold(0, |all, name| all | bits(name)));
@@ -292,7 +293,7 @@ fn types(map: &Object) -> u8 {
     named & constant.unwrap_or(ALL)
 }
 
-/// The only values that a schema lets through, if it lists them.
+/// Returns the values that a schema lists, if it does.
 fn constants(map: &Object) -> Option<Vec<&Value>> {
     match (map.get("const"), map.get("enum")) {
         (Some(value), _) => Some(vec![value]),
@@ -301,16 +302,16 @@ fn constants(map: &Object) -> Option<Vec<&Value>> {
     }
 }
 
-/// Whether two constants may be equal for a validator; 1 and 1.0 are.
+/// Returns whether two constants may be equal for a validator, as 1 and 1.0 are.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a == b,
-        // Containers may hold such numbers.
+        // Containers may contain such numbers.
         _ => a == b || a.is_array() && b.is_array() || a.is_object() && b.is_object(),
     }
 }
 
-/// Whether every number of `a` is greater than those of `b`.
+/// Returns whether every number of `a` is greater than those of `b`.
 fn above(a: &Object, b: &Object) -> bool {
     let number = |map: &Object, key: &str| Decimal::new(map.get(key)?.as_number()?);
     let (low, low_open) = (number(a, "minimum"), number(a, "exclusiveMinimum"));

@@ -1,7 +1,7 @@
-//! Where in a text no item of an array may come twice.
+//! Places of arrays with unique items.
 //!
-//! The places are those of the schema, followed from the outermost value inwards. Where a text may stand at several, as
-//! behind alternatives, it stands at all of them: then items are told apart that need not be.
+//! Places are those of the schema, followed from the outermost value inwards. If a value may be at several places,
+//! as after alternatives, it counts as being at all of them: uniqueness is then enforced more often than required.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::read::Reading;
 use super::values::{Definitions, Kind, Values};
 use crate::error::Error;
 
-/// The most places.
-const MOST_PLACES: usize = 20_000;
+/// Maximum number of places.
+const MAX_PLACES: usize = 20_000;
 
-/// The arrays and objects of a schema.
+/// Arrays and objects of a schema.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) outermost: Vec<u32>,
@@ -23,17 +23,17 @@ pub(crate) struct Places {
 struct Place {
     unique: bool,
     properties: Vec<(String, Vec<u32>)>,
-    /// Where items stand, or what has no name of its own.
+    /// Places of items, or of undeclared properties.
     others: Vec<u32>,
 }
 
 impl Places {
-    /// Whether no item comes twice in an array at one of these places.
+    /// Returns whether an array at one of these places has unique items.
     pub(crate) fn unique(&self, places: &[u32]) -> bool {
         places.iter().any(|place| self.all[*place as usize].unique)
     }
 
-    /// The places within these: of the value of a key, or of an item.
+    /// Returns the places within these: of the value of a key, or of an item.
     pub(crate) fn within(&self, places: &[u32], key: Option<&[u8]>) -> Vec<u32> {
         let mut found = Vec::new();
         for place in places {
@@ -47,7 +47,7 @@ impl Places {
     }
 }
 
-/// The places of values, each definition's once.
+/// Finder of the places of values; each definition is processed once.
 pub(super) struct Placing<'a, 'b> {
     pub(super) reading: &'a mut Reading<'b>,
     pub(super) places: Places,
@@ -67,7 +67,7 @@ impl<'a, 'b> Placing<'a, 'b> {
         Ok(found)
     }
 
-    /// Finds the places of values, and those among them that are new, whose insides are still to be found.
+    /// Finds the places of values, and queues the new ones in `open`, to be processed by `fill`.
     fn kinds(
         &mut self,
         values: &Values,
@@ -79,7 +79,7 @@ impl<'a, 'b> Placing<'a, 'b> {
         for kind in kinds {
             match kind {
                 Kind::Array(_) | Kind::Object(_) => {
-                    if self.places.all.len() >= MOST_PLACES {
+                    if self.places.all.len() >= MAX_PLACES {
                         let what = "an array without repeated items in so large a JSON schema".to_owned();
                         return Err(crate::error::ErrorKind::TooComplex(what).into());
                     }

@@ -1,4 +1,4 @@
-//! From a lowered schema to the values that it lets through.
+//! Conversion of a reduced schema to the values that it accepts.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use super::values::{
 };
 use crate::error::Error;
 
-/// Reads the schemas of one root, each definition once.
+/// Reader of the schemas of one root; each definition is read once.
 pub(super) struct Reading<'a> {
     root: &'a Value,
     definitions: Vec<Definition>,
@@ -52,7 +52,7 @@ impl Definitions for Reading<'_> {
     }
 }
 
-/// Keywords that combine whole schemas, or name whole values.
+/// Keywords that combine whole schemas, or list whole values.
 const APPLICATORS: [&str; 5] = ["const", "enum", "allOf", "anyOf", "$ref"];
 
 impl<'a> Reading<'a> {
@@ -61,7 +61,7 @@ impl<'a> Reading<'a> {
         Reading { root, definitions: vec![Definition::Unread; count], steps: 0 }
     }
 
-    /// The values of the root.
+    /// Returns the values of the root.
     pub(super) fn root(&mut self) -> Result<Values, Error> {
         let root = self.root;
         self.schema(root, "")
@@ -135,7 +135,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// What the keywords of one schema say apart from those that combine.
+    /// Returns the values of one schema's own keywords, without those that combine schemas.
     fn own(&mut self, map: &Map<String, Value>, pointer: &str) -> Result<Values, Error> {
         let says = |key: &String| !APPLICATORS.contains(&key.as_str()) && key != "$defs";
         if !map.keys().any(says) {
@@ -178,7 +178,7 @@ impl<'a> Reading<'a> {
             let at = Decimal::new(number).ok_or_else(|| too_long(pointer, key, number))?;
             Ok(Some(Bound { at, open }))
         };
-        // In old drafts a boolean says that the bound beside it is open.
+        // In old drafts a boolean declares the adjacent bound exclusive.
         let open = |key: &str| map.get(key) == Some(&Value::Bool(true));
         let low =
             stricter(bound("minimum", open("exclusiveMinimum"))?, bound("exclusiveMinimum", true)?, true);
@@ -205,7 +205,7 @@ impl<'a> Reading<'a> {
     fn array(&mut self, map: &Map<String, Value>, pointer: &str) -> Result<ArrayValues, Error> {
         let count = |key: &str| map.get(key).and_then(Value::as_u64);
         let mut prefix = Vec::new();
-        // In old drafts a list of `items` is what came to be called `prefixItems`.
+        // In old drafts `prefixItems` is a list under `items`.
         let (listed, rest) = match (map.get("prefixItems"), map.get("items")) {
             (Some(Value::Array(_)), _) => ("prefixItems", "items"),
             (_, Some(Value::Array(_))) => ("items", "additionalItems"),
@@ -235,7 +235,7 @@ impl<'a> Reading<'a> {
         let schemas = |key: &str| map.get(key).and_then(Value::as_object).into_iter().flatten();
         let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
         let mut patterns = Vec::new();
-        // A pattern that few keys match is as good as their names.
+        // A pattern that matches few keys is replaced by the list of these keys.
         let mut listed: Vec<(String, Values)> = Vec::new();
         for (source, schema) in schemas("patternProperties") {
             let values = self.schema(schema, &format!("{pointer}/patternProperties/{}", escaped(source)))?;
@@ -342,7 +342,7 @@ fn text(map: &Map<String, Value>, pointer: &str) -> Result<Result<Kind, Rc<Reaso
     }
 }
 
-/// The values of `const` or `enum`.
+/// Returns the values of `const` or `enum`.
 fn constants(values: &[Value], at: (&str, &str)) -> Result<Values, Error> {
     let mut kinds = Vec::new();
     let mut texts = Vec::new();

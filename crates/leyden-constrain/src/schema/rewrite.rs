@@ -1,11 +1,11 @@
-//! Keywords that no grammar has, said by others.
+//! Keywords that are rewritten to other keywords.
 
 use serde_json::{Map, Value, json};
 
 use super::keywords::Keyword;
 use super::keywords::{TYPES, keyword};
 
-/// What `not` says, where that can be said without it.
+/// Returns the equivalent of `not` with this value, if there is one without `not`.
 pub(super) fn negation(value: &Value) -> Option<Value> {
     let map = match value {
         Value::Bool(holds) => return Some(Value::Bool(!holds)),
@@ -24,14 +24,14 @@ pub(super) fn negation(value: &Value) -> Option<Value> {
             let whole = excluded.contains(&"integer") && !excluded.contains(&"number");
             let rest: Vec<&str> = TYPES
                 .into_iter()
-                // Every number but the whole ones is more than a grammar of types can say.
+                // All numbers except integers cannot be expressed by types.
                 .filter(|name| {
                     !excluded.contains(name) && (*name != "integer" || !excluded.contains(&"number"))
                 })
                 .collect();
             (!whole && !rest.is_empty()).then(|| json!({ "type": rest }))
         }
-        // What is no object has every required property.
+        // Values other than objects satisfy `required`, so its negation demands an object.
         [("required", Value::Array(names))] => match names.as_slice() {
             [Value::String(name)] => Some(json!({ "type": "object", "properties": { name: false } })),
             _ => None,
@@ -40,8 +40,8 @@ pub(super) fn negation(value: &Value) -> Option<Value> {
     }
 }
 
-/// What `dependencies` of names, or `dependentRequired`, says: for each property, that it is absent or that others are
-/// there.
+/// Returns the equivalent of `dependencies` on names, or of `dependentRequired`: for each property, either it is
+/// absent or the others are present.
 pub(super) fn dependencies(value: &Value, around: &Map<String, Value>) -> Option<Vec<Value>> {
     let is_object = around.get("type") == Some(&Value::from("object"));
     let Value::Object(map) = value else { return None };
@@ -57,7 +57,7 @@ pub(super) fn dependencies(value: &Value, around: &Map<String, Value>) -> Option
         .collect()
 }
 
-/// The names in the value of `type`.
+/// Returns the names in the value of `type`.
 pub(super) fn type_names(value: &Value) -> Option<Vec<&str>> {
     match value {
         Value::String(name) => Some(vec![name]),

@@ -1,48 +1,48 @@
-//! Strings of JSON as they are written, and patterns for them.
+//! JSON strings in their written form, and patterns for them.
 //!
-//! A character is written in one way: as it is, or with the escape that JSON needs for it. So a rule for the text is a
-//! rule for what is written, and both may be combined and negated alike.
+//! Each character has one written form: itself, or the escape that JSON requires. So a pattern of the text can be
+//! converted to one of the written form, and both can be combined and negated alike.
 
 use std::fmt::Write;
 
 use llguidance::derivre::{RegexAst, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// How a text is written.
+/// Written form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// Between quotes, with escapes.
     Json,
-    /// As it is.
+    /// Without quotes and escapes.
     Plain,
 }
 
-/// What combining rules may cost when it is found out whether any text follows them.
-const MOST_FUEL: u64 = 10_000;
-/// The most texts of a pattern that are told one by one.
-const MOST_LISTED: usize = 64;
+/// Maximum cost of deciding whether any text matches several patterns.
+const MAX_FUEL: u64 = 10_000;
+/// Maximum number of texts to which a pattern is expanded.
+const MAX_LISTED: usize = 64;
 
-/// A rule for a text as a whole.
+/// Pattern of a whole text.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     hir: Hir,
-    /// What must hold, or must not, at the beginning.
+    /// Look-aheads at the beginning; true for positive ones.
     ahead: Vec<(Hir, bool)>,
 }
 
 impl Pattern {
-    /// A pattern that is searched for, in the syntax of JSON Schema as far as a regular language can have it.
+    /// Parses an unanchored pattern in the syntax of JSON Schema, as far as it is regular.
     pub(super) fn search(pattern: &str) -> Result<Pattern, String> {
         let (ahead, rest) = look_ahead(pattern)?;
         let read = |text: &str| {
-            // In this syntax digits and letters of words are those of ASCII.
+            // In this syntax `\d` and `\w` match ASCII characters only.
             regex_syntax::parse(&llguidance::regex_to_lark(text, "dw").replace("\\/", "/")).map_err(|e| {
                 let message = e.to_string();
                 let last = message.lines().last().unwrap_or_default();
                 format!("not a pattern that can be followed: {}", last.trim_start_matches("error: "))
             })
         };
-        // What is left begins where the look-aheads do.
+        // The rest begins where the look-aheads do.
         let hir = whole(&if ahead.is_empty() { read(rest)? } else { read(&format!("^{rest}"))? })?;
         let ahead = ahead
             .into_iter()
@@ -51,12 +51,12 @@ impl Pattern {
         Ok(Pattern { hir, ahead })
     }
 
-    /// A rule of our own, for the whole text.
+    /// Parses an internal pattern of the whole text.
     pub(super) fn own(pattern: &str) -> Option<Pattern> {
         Some(Pattern { hir: regex_syntax::parse(pattern).ok()?, ahead: Vec::new() })
     }
 
-    /// The terms, in Lark, that a terminal with this rule is the conjunction of.
+    /// Returns the Lark terms whose conjunction is the terminal of this pattern.
     pub(crate) fn terms(&self, writing: Writing) -> Vec<String> {
         let term = |hir: &Hir| format!("/{}/", quoted(hir, writing));
         let ahead =
@@ -73,20 +73,20 @@ impl Pattern {
         RegexAst::And(std::iter::once(plain(&self.hir)).chain(ahead).collect())
     }
 
-    /// Whether a text follows it; `None` if that is too much to find out.
+    /// Returns whether a text matches; `None` if deciding exceeds a limit.
     pub(super) fn matches(&self, text: &str) -> Option<bool> {
         let mut builder = RegexBuilder::new();
         let expression = builder.mk(&self.ast()).ok()?;
-        let mut regex = builder.to_regex_limited(expression, 100 * MOST_FUEL).ok()?;
+        let mut regex = builder.to_regex_limited(expression, 100 * MAX_FUEL).ok()?;
         Some(regex.is_match(text))
     }
 
-    /// Whether every text that follows it can go on.
+    /// Returns whether every matching text can be continued to another matching one.
     pub(super) fn is_endless(&self) -> bool {
         self.ahead.is_empty() && endless(&self.hir)
     }
 
-    /// All texts that follow it, if they are few.
+    /// Returns all matching texts, if they are few.
     pub(super) fn listed(&self) -> Option<Vec<String>> {
         if !self.ahead.is_empty() {
             return None;
@@ -95,7 +95,7 @@ impl Pattern {
     }
 }
 
-/// Whether no text follows all of these, with a length within bounds; `None` if that is too much to find out.
+/// Returns whether no text of a length within the bounds matches all patterns; `None` if deciding exceeds a limit.
 pub(super) fn none_follows(patterns: &[&Pattern], least: u64, most: Option<u64>) -> Option<bool> {
     let mut parts: Vec<RegexAst> = patterns.iter().map(|pattern| pattern.ast()).collect();
     if least > 0 || most.is_some() {
@@ -104,11 +104,11 @@ pub(super) fn none_follows(patterns: &[&Pattern], least: u64, most: Option<u64>)
     }
     let mut builder = RegexBuilder::new();
     let expression = builder.mk(&RegexAst::And(parts)).ok()?;
-    let mut regex = builder.to_regex_limited(expression, MOST_FUEL).ok()?;
+    let mut regex = builder.to_regex_limited(expression, MAX_FUEL).ok()?;
     Some(regex.always_empty())
 }
 
-/// The term of all texts with a length within bounds.
+/// Returns the term of all texts of a length within the bounds.
 pub(crate) fn of_length(least: u64, most: Option<u64>, writing: Writing) -> String {
     let count = match (least, most) {
         (0, None) => "*".to_owned(),
@@ -120,7 +120,7 @@ pub(crate) fn of_length(least: u64, most: Option<u64>, writing: Writing) -> Stri
     }
 }
 
-/// The term of one text.
+/// Returns the term of one text.
 pub(crate) fn literal(text: &str, writing: Writing) -> String {
     let text = serde_json::Value::from(text).to_string();
     match writing {
@@ -129,13 +129,13 @@ pub(crate) fn literal(text: &str, writing: Writing) -> String {
     }
 }
 
-/// A character between quotes.
+/// Character between quotes.
 const CHARACTER: &str = r#"[^"\\\x00-\x1f]|\\["\\bfnrt]|\\u00(0[0-7be]|0f|1[0-9a-f])"#;
 
-/// What a look-ahead looks for, and whether it must be there.
+/// Look-ahead, and whether it is positive.
 type Ahead<'a> = (&'a str, bool);
 
-/// The look-aheads at the beginning of a pattern, and whether they hold, and what is left.
+/// Splits a pattern into the look-aheads at its beginning and the rest.
 fn look_ahead(pattern: &str) -> Result<(Vec<Ahead<'_>>, &str), String> {
     let mut ahead = Vec::new();
     let mut rest = pattern.strip_prefix('^').unwrap_or_default();
@@ -157,7 +157,7 @@ fn look_ahead(pattern: &str) -> Result<(Vec<Ahead<'_>>, &str), String> {
     Ok((ahead, rest))
 }
 
-/// Where the group ends that is open at the beginning.
+/// Returns the end of the group that is open at the beginning.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut class, mut escaped) = (0, false, false);
     for (at, c) in text.char_indices() {
@@ -176,7 +176,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether a pattern has alternatives outside of its groups.
+/// Returns whether a pattern has alternatives outside of groups.
 fn alternatives(text: &str) -> bool {
     let mut rest = text;
     let (mut class, mut escaped) = (false, false);
@@ -199,12 +199,13 @@ fn alternatives(text: &str) -> bool {
     false
 }
 
-/// What is searched for, as a rule for the whole text.
+/// Converts a search pattern to a pattern of the whole text.
 fn whole(hir: &Hir) -> Result<Hir, String> {
     side(hir, true, true)
 }
 
-/// A pattern whose ends stand at the beginning or at the end of what is searched.
+/// Converts a part of a pattern that is `first` or `last` in it: anchors are resolved, and other ends allow any
+/// text.
 fn side(hir: &Hir, first: bool, last: bool) -> Result<Hir, String> {
     let any = || regex_syntax::parse("(?s:.*)").map_err(|e| e.to_string());
     let around = |inner: Hir| -> Result<Hir, String> {
@@ -244,7 +245,7 @@ fn side(hir: &Hir, first: bool, last: bool) -> Result<Hir, String> {
         HirKind::Concat(parts) => {
             let mut out = Vec::new();
             let mut parts = parts.as_slice();
-            // What stands before a beginning is nothing.
+            // No text precedes a start anchor.
             let starts = first && matches!(parts[0].kind(), HirKind::Look(Look::Start));
             if starts {
                 parts = &parts[1..];
@@ -278,9 +279,9 @@ fn endless(hir: &Hir) -> bool {
     }
 }
 
-/// All texts of a rule, if they are few.
+/// Returns all texts of an expression, if they are few.
 fn listed(hir: &Hir) -> Option<Vec<String>> {
-    let few = |texts: Vec<String>| (texts.len() <= MOST_LISTED).then_some(texts);
+    let few = |texts: Vec<String>| (texts.len() <= MAX_LISTED).then_some(texts);
     match hir.kind() {
         HirKind::Empty => Some(vec![String::new()]),
         HirKind::Literal(literal) => Some(vec![String::from_utf8(literal.0.to_vec()).ok()?]),
@@ -289,7 +290,7 @@ fn listed(hir: &Hir) -> Option<Vec<String>> {
             for range in class.iter() {
                 for c in range.start()..=range.end() {
                     texts.push(c.to_string());
-                    if texts.len() > MOST_LISTED {
+                    if texts.len() > MAX_LISTED {
                         return None;
                     }
                 }
@@ -316,7 +317,7 @@ fn listed(hir: &Hir) -> Option<Vec<String>> {
             Some(texts)
         }
         HirKind::Repetition(repetition) => {
-            let most = repetition.max.filter(|max| *max <= MOST_LISTED as u32)?;
+            let most = repetition.max.filter(|max| *max <= MAX_LISTED as u32)?;
             let one = listed(&repetition.sub)?;
             let mut power = vec![String::new()];
             let mut texts = Vec::new();
@@ -337,13 +338,13 @@ fn listed(hir: &Hir) -> Option<Vec<String>> {
 }
 
 fn product(fronts: &[String], backs: &[String]) -> Option<Vec<String>> {
-    if fronts.len() * backs.len() > MOST_LISTED {
+    if fronts.len() * backs.len() > MAX_LISTED {
         return None;
     }
     Some(fronts.iter().flat_map(|front| backs.iter().map(move |back| format!("{front}{back}"))).collect())
 }
 
-/// The regular expression of what is written, between slashes in Lark.
+/// Returns the regular expression of the written form, for use between slashes in Lark.
 fn quoted(hir: &Hir, writing: Writing) -> String {
     let mut out = String::new();
     if writing == Writing::Json {
@@ -358,7 +359,7 @@ fn quoted(hir: &Hir, writing: Writing) -> String {
 
 fn write(hir: &Hir, writing: Writing, out: &mut String) {
     match hir.kind() {
-        // Looks were resolved before.
+        // Anchors were resolved before.
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => {
             for c in String::from_utf8_lossy(&literal.0).chars() {
@@ -397,12 +398,12 @@ fn write(hir: &Hir, writing: Writing, out: &mut String) {
     }
 }
 
-/// One of these characters.
+/// Writes an expression of one of these characters.
 fn set(ranges: &[(char, char)], writing: Writing, out: &mut String) {
     let (mut class, mut others) = (String::new(), Vec::new());
     for &(start, end) in ranges {
         let mut from = start;
-        // All that needs an escape lies before this.
+        // All characters that need an escape are in this range.
         while writing == Writing::Json && from <= end && from <= '\\' {
             match escape(from) {
                 Some(escape) => others.push(escape),
@@ -419,7 +420,7 @@ fn set(ranges: &[(char, char)], writing: Writing, out: &mut String) {
     let class = if class.is_empty() { None } else { Some(format!("[{class}]")) };
     let all: Vec<String> = class.into_iter().chain(others).collect();
     match all.as_slice() {
-        // A class of nothing matches nothing.
+        // An empty class matches nothing.
         [] => out.push_str("[^\\s\\S]"),
         [one] => out.push_str(one),
         _ => {
@@ -436,7 +437,7 @@ fn character(c: char, out: &mut String) {
     }
 }
 
-/// The regular expression of the escape that a character needs in JSON.
+/// Returns the regular expression of the escape that a character needs in JSON.
 fn escape(c: char) -> Option<String> {
     Some(match c {
         '"' => "\\\\\"".to_owned(),

@@ -1,4 +1,4 @@
-//! What a schema says about values, kind by kind, and what two say together.
+//! Sets of values that a schema accepts, by type, and their intersections.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -7,17 +7,17 @@ use super::decimal::{self, Bound};
 use super::text::{Pattern, none_follows};
 use crate::error::{Error, ErrorKind};
 
-/// The values that a schema lets through.
+/// Set of values that a schema accepts.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
     Any,
-    /// None, and why.
+    /// No value, with the reason.
     None(Rc<Reason>),
-    /// Those of one of these kinds.
+    /// Values of any of these kinds.
     Of(Vec<Kind>),
 }
 
-/// What of a schema is to blame.
+/// Reason for which there are no values.
 #[derive(Debug)]
 pub(super) struct Reason {
     pub(super) pointer: String,
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     Text(TextValues),
     Array(Box<ArrayValues>),
     Object(Box<ObjectValues>),
-    /// What a definition says.
+    /// Values of a definition.
     Reference(usize),
 }
 
@@ -48,13 +48,13 @@ pub(super) struct NumberValues {
     pub(super) integer: bool,
     pub(super) low: Option<Bound>,
     pub(super) high: Option<Bound>,
-    /// What they are multiples of, as it is written.
+    /// Divisors, as written in the schema.
     pub(super) divisors: Vec<serde_json::Number>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct TextValues {
-    /// The only ones.
+    /// The only allowed texts, if listed.
     pub(super) constants: Option<Vec<String>>,
     pub(super) least: u64,
     pub(super) most: Option<u64>,
@@ -67,7 +67,7 @@ pub(super) struct ArrayValues {
     pub(super) items: Values,
     pub(super) least: u64,
     pub(super) most: Option<u64>,
-    /// Where it is said that no item comes twice.
+    /// Place of `uniqueItems`, if set.
     pub(super) unique: Option<String>,
 }
 
@@ -76,16 +76,16 @@ pub(super) struct ObjectValues {
     pub(super) properties: Vec<(String, Values)>,
     pub(super) patterns: Vec<(Rc<KeyPattern>, Values)>,
     pub(super) additional: Values,
-    /// A schema says something of properties that it does not name.
+    /// True if a schema has `additionalProperties`.
     pub(super) says_additional: bool,
     pub(super) required: Vec<String>,
     pub(super) least: u64,
     pub(super) most: Option<u64>,
-    /// Where `minProperties`, `maxProperties` or `patternProperties` stand.
+    /// Place of `minProperties`, `maxProperties` or `patternProperties`.
     pub(super) pointer: String,
 }
 
-/// A pattern of keys.
+/// Pattern of keys.
 #[derive(Debug)]
 pub(super) struct KeyPattern {
     pub(super) source: String,
@@ -93,22 +93,22 @@ pub(super) struct KeyPattern {
     pub(super) pointer: String,
 }
 
-/// The most steps of combining schemas.
-const MOST_STEPS: usize = 50_000;
-/// How deep schemas are combined.
-const MOST_DEPTH: usize = 100;
+/// Maximum number of intersections.
+const MAX_STEPS: usize = 50_000;
+/// Maximum depth of intersections.
+const MAX_DEPTH: usize = 100;
 
-/// What combining needs of definitions.
+/// Access to definitions for intersections.
 pub(super) trait Definitions {
-    /// What a definition says; `None` while that is being found out.
+    /// Returns the values of a definition; `None` while it is being read.
     fn values(&mut self, index: usize) -> Result<Option<Values>, Error>;
     fn steps(&mut self) -> &mut usize;
 }
 
-/// The place of a schema that combines.
+/// Place of the combining schema: pointer and keyword.
 pub(super) type Place<'a> = (&'a str, &'a str);
 
-/// The values that both let through.
+/// Returns the intersection of two sets of values.
 pub(super) fn both(
     a: Values,
     b: Values,
@@ -118,7 +118,7 @@ pub(super) fn both(
 ) -> Result<Values, Error> {
     let steps = definitions.steps();
     *steps += 1;
-    if *steps > MOST_STEPS || depth > MOST_DEPTH {
+    if *steps > MAX_STEPS || depth > MAX_DEPTH {
         return Err(Error::schema(at.0, at.1, "combining what schemas say at once takes too much"));
     }
     let (a, b) = match (a, b) {
@@ -253,7 +253,7 @@ fn objects_both(
             if patterns.iter().any(|(known, _)| known.source == pattern.source) {
                 continue;
             }
-            // What matches a pattern on one side alone is additional on the other.
+            // A property that matches a pattern on one side only is additional on the other.
             let same = there.patterns.iter().find(|(other, _)| other.source == pattern.source);
             let other = same.map_or(&there.additional, |(_, values)| values).clone();
             patterns.push((Rc::clone(pattern), both(values.clone(), other, at, definitions, depth + 1)?));
@@ -276,7 +276,7 @@ fn objects_both(
     })
 }
 
-/// Refuses patterns that a key can match at once.
+/// Returns an error if a key can match two patterns.
 pub(super) fn disjoint(patterns: &[(Rc<KeyPattern>, Values)]) -> Result<(), Error> {
     for (i, (a, _)) in patterns.iter().enumerate() {
         for (b, _) in &patterns[i + 1..] {
@@ -290,7 +290,7 @@ pub(super) fn disjoint(patterns: &[(Rc<KeyPattern>, Values)]) -> Result<(), Erro
 }
 
 impl ObjectValues {
-    /// What it says about a property.
+    /// Returns the values of a property.
     pub(super) fn property(&self, name: &str) -> Result<Values, Error> {
         if let Some((_, values)) = self.properties.iter().find(|(key, _)| key == name) {
             return Ok(values.clone());
@@ -303,7 +303,7 @@ impl ObjectValues {
         Ok(self.additional.clone())
     }
 
-    /// Returns whether it names a property, or a pattern of it matches.
+    /// Returns whether the object names a property, or one of its patterns matches it.
     pub(super) fn names(&self, name: &str) -> Result<bool, Error> {
         if self.properties.iter().any(|(key, _)| key == name) || self.required.iter().any(|key| key == name) {
             return Ok(true);
@@ -316,7 +316,7 @@ impl ObjectValues {
         Ok(false)
     }
 
-    /// Returns whether a closed form leaves it no properties but those that are named or required.
+    /// Returns whether the closed form restricts the object to named and required properties.
     pub(super) fn is_closed_by_default(&self) -> bool {
         let has_value = |values: &Values| !matches!(values, Values::None(_));
         let named = self.properties.iter().filter(|(_, values)| has_value(values)).count();
@@ -337,8 +337,8 @@ impl KeyPattern {
 }
 
 impl TextValues {
-    /// Drops constants that the other rules do not let through, and then these. Whether any text is left; `None` if
-    /// that is too much to find out.
+    /// Removes constants that violate the other rules, and then these rules. Returns whether any text is left;
+    /// `None` if deciding exceeds a limit.
     pub(super) fn settle(&mut self) -> Option<bool> {
         let Some(constants) = self.constants.take() else {
             if self.most.is_some_and(|most| most < self.least) {

@@ -1,7 +1,7 @@
-//! How much compiling a schema may take.
+//! Estimation of the cost of compiling a schema.
 //!
-//! Where schemas apply at once, each alternative of one is combined with each of the other. Their product is estimated
-//! before it is made.
+//! If several schemas apply at once, each alternative of one is combined with each of the others. The size of this
+//! product is estimated before it is computed.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,21 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// The most schemas that are made by combining, weighed by their size. A million take about a second.
-const MOST_WORK: f64 = 300_000.0;
-/// The most elements or properties that are counted one by one.
-const MOST_COUNT: u64 = 10_000;
+/// Maximum number of combined schemas, weighted by their size. A million take about a second.
+const MAX_WORK: f64 = 300_000.0;
+/// Maximum of a minimum count of items or properties.
+const MAX_COUNT: u64 = 10_000;
 
-/// Refuses a lowered schema that would take too much.
+/// Returns an error if compiling a reduced schema would cost too much.
 pub(super) fn check(schema: &Value) -> Result<(), Error> {
     let defs = schema.get("$defs").and_then(Value::as_object);
     let mut estimate = Estimate { defs, alternatives: HashMap::new() };
     let cost = estimate.cost(schema)?;
-    if cost.work > MOST_WORK {
-        let what =
-            format!("the JSON schema combines about {:.0} alternatives; {MOST_WORK} are the most", cost.work);
+    if cost.work > MAX_WORK {
+        let what = format!(
+            "the JSON schema combines about {:.0} alternatives; the maximum is {MAX_WORK}",
+            cost.work
+        );
         return Err(ErrorKind::TooComplex(what).into());
     }
     Ok(())
@@ -29,17 +31,17 @@ pub(super) fn check(schema: &Value) -> Result<(), Error> {
 
 struct Estimate<'a> {
     defs: Option<&'a Map<String, Value>>,
-    /// Those of each definition; 1 while it is being found.
+    /// Cost of each definition; 1 while it is being computed.
     alternatives: HashMap<&'a str, Cost>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    /// Into how many schemas it falls that cannot be told apart before a value is read.
+    /// Number of alternatives that cannot be distinguished before a value is read.
     alternatives: f64,
-    /// How many schemas it holds.
+    /// Number of schemas contained.
     size: f64,
-    /// What is made in all.
+    /// Total number of combined schemas.
     work: f64,
 }
 
@@ -56,7 +58,7 @@ impl<'a> Estimate<'a> {
                 }
                 ("$ref", Value::String(reference)) => {
                     let target = self.reference(reference)?;
-                    // Alone it is only named.
+                    // Without other keywords it is only a reference by name.
                     if map.keys().any(|key| key != "$ref" && key != "$defs") {
                         cost.alternatives *= target.alternatives;
                         cost.size += target.size;
@@ -89,8 +91,8 @@ impl<'a> Estimate<'a> {
         if combines > 0 && map.len() > 1 || combines > 1 || map.contains_key("allOf") {
             cost.work += cost.alternatives * cost.size;
         }
-        if !cost.work.is_finite() || cost.work > MOST_WORK {
-            cost.work = MOST_WORK * 2.0;
+        if !cost.work.is_finite() || cost.work > MAX_WORK {
+            cost.work = MAX_WORK * 2.0;
         }
         Ok(cost)
     }
@@ -124,11 +126,11 @@ fn own_alternatives(map: &Map<String, Value>) -> f64 {
     (listed * types) as f64
 }
 
-/// Refuses counts that make the grammar large by themselves.
+/// Refuses counts that make the grammar large.
 fn check_count(name: &str, value: &Value) -> Result<(), Error> {
     match value.as_u64() {
-        Some(count) if count > MOST_COUNT && name.starts_with("min") => {
-            Err(ErrorKind::TooComplex(format!("`{name}` of {count}; {MOST_COUNT} is the most")).into())
+        Some(count) if count > MAX_COUNT && name.starts_with("min") => {
+            Err(ErrorKind::TooComplex(format!("`{name}` of {count}; the maximum is {MAX_COUNT}")).into())
         }
         _ => Ok(()),
     }
