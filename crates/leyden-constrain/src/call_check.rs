@@ -1,4 +1,4 @@
-//! [`CallCheck`]: the tools of a request, to check calls against that no grammar led.
+//! [`CallCheck`]: validation of tool calls that were generated without a grammar.
 
 use serde_json::{Map, Value};
 
@@ -6,27 +6,27 @@ use crate::error::Error;
 use crate::schema::{JsonForm, Lowered};
 use crate::tools::{Extent, Lenience, ToolCalls};
 
-/// The names and parameters of tools.
+/// Names and parameter schemas of tools.
 #[derive(Clone, Debug)]
 pub struct CallCheck {
-    /// Without the schema where it cannot be enforced.
+    /// Tools by name; `None` for a schema that cannot be enforced.
     tools: Vec<(String, Option<Lowered>)>,
 }
 
 impl CallCheck {
-    /// Reads the tools of a request, as [`Grammar::tools`](crate::Grammar::tools) takes them.
+    /// Reads the tools of a request, in the form of [`Grammar::tools`](crate::Grammar::tools).
     ///
     /// # Errors
-    /// `tools` is no list of tools, or the schema of a tool that says `strict` cannot be enforced.
+    /// `tools` is not a list of tools, or the schema of a tool with `strict` cannot be enforced.
     pub fn new(tools: &Value) -> Result<CallCheck, Error> {
         let extent = Extent::Answer { parallel: true };
         let calls = ToolCalls::new(None, tools, None, extent, Lenience::Unenforced, JsonForm::default())?;
         Ok(CallCheck { tools: calls.into_parameters() })
     }
 
-    /// Returns whether there is a tool of this name and its schema lets the arguments through. Objects of the schema are
-    /// open where it is silent, those of a tool that says `strict` closed. A schema that cannot be enforced lets any
-    /// object through.
+    /// Returns whether there is a tool of this name and its schema accepts the arguments. Objects are open unless
+    /// the schema says otherwise, but closed for a tool with `strict`. A schema that cannot be enforced accepts any
+    /// object.
     #[must_use]
     pub fn fits(&self, name: &str, arguments: &Map<String, Value>) -> bool {
         let Some((_, schema)) = self.tools.iter().find(|(known, _)| known == name) else { return false };

@@ -1,4 +1,4 @@
-//! A compiled grammar, and the state of one answer that follows it.
+//! Compiled grammar, and the state of one answer that follows it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::mask::TokenMask;
 use crate::own_stack::on_own_stack;
 use crate::vocabulary::Vocabulary;
 
-/// A grammar made ready for a vocabulary. It never changes, and is cheap to start answers from.
+/// Grammar compiled for a vocabulary. Immutable; starting an answer from it is cheap.
 pub struct Compiled {
     vocabulary: Arc<Vocabulary>,
     matcher: Matcher,
-    /// Whether marks of the model's format may stand where the grammar names them.
+    /// True if special tokens of the model's format are allowed where the grammar names them.
     marks: bool,
-    /// The keys of no text, where none may be written twice.
+    /// Initial state of the check for duplicate keys; `None` if the text is not JSON.
     keys: Option<Keys>,
-    /// About what it occupies.
+    /// Approximate size in bytes.
     bytes: usize,
 }
 
-/// What the tables of a grammar occupy beside its source and its automaton, for each byte of the source: measured on the
-/// schemas of `tests/constrain/costs.rs` and rounded up: 60 MiB for what occupies 52.
+/// Approximate size of a grammar's tables in bytes per byte of its source, besides source and automaton: measured
+/// on the schemas of `tests/constrain/costs.rs` and rounded up (60 MiB for an actual 52 MiB).
 const BYTES_PER_SOURCE_BYTE: usize = 24;
 
 impl fmt::Debug for Compiled {
@@ -52,12 +52,12 @@ impl Compiled {
                 InferenceCapabilities::default(),
                 parser_limits,
             );
-            // A clone shares the automaton, which the first mask makes larger.
+            // A clone shares the automaton, which grows with the first mask.
             let automaton = parser.as_ref().ok().map(|parser| parser.parser.clone());
             let mut matcher = Matcher::new(parser);
             let matcher = match matcher.get_error() {
                 Some(message) => Err(grammar.refused(&message)),
-                // What a parser allows at its beginning shows whether anything follows the grammar at all.
+                // The first mask shows whether any text satisfies the grammar.
                 None => matcher
                     .compute_mask_or_eos()
                     .map(|_| matcher)
@@ -69,21 +69,21 @@ impl Compiled {
         Ok(Compiled { vocabulary, matcher, marks: grammar.names_marks(), keys: grammar.keys(), bytes })
     }
 
-    /// About how many bytes it occupies, the vocabulary apart: an estimate for those who keep several.
+    /// Returns the approximate size in bytes, without the vocabulary, for caches of compiled grammars.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The beginning of an answer.
+    /// Returns the initial state of an answer.
     ///
-    /// The first token is chosen as at the beginning of a text, which is where answers begin: a token that would lose
-    /// the space before it there is not offered.
+    /// Decoding of the first token must be the same as at the beginning of a text: a token that would lose a
+    /// leading space there is not allowed.
     #[must_use]
     pub fn start(&self) -> Constraint {
         Constraint {
             vocabulary: Arc::clone(&self.vocabulary),
-            // Whatever answers share is behind a lock.
+            // The shared state of answers is behind a lock.
             matcher: self.matcher.deep_clone(),
             marks: self.marks,
             keys: self.keys.clone(),
@@ -94,11 +94,11 @@ impl Compiled {
         }
     }
 
-    /// The middle of an answer, behind `written` in the grammar's own spelling and `rest` as it came. `None` if that does
-    /// not follow the grammar.
+    /// Returns the state within an answer after `written`, a text in the grammar's own spelling, and `rest`, raw
+    /// bytes. `None` if these do not follow the grammar.
     ///
     /// # Errors
-    /// It takes more than the limits allow.
+    /// A limit is exceeded.
     pub fn start_behind(&self, written: &str, rest: &[u8]) -> Result<Option<Constraint>, Error> {
         let mut tokens = Vec::new();
         let pieces = self.vocabulary.split_marks(written).into_iter();
@@ -119,26 +119,26 @@ impl Compiled {
         Ok(Some(constraint))
     }
 
-    /// The vocabulary it was compiled for.
+    /// Returns the vocabulary for which the grammar was compiled.
     #[must_use]
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.vocabulary
     }
 }
 
-/// The state of one answer.
+/// State of one answer.
 ///
-/// It is a value: a clone goes its own way, for guessing ahead or for several answers to one prompt.
+/// It is a value: a clone is independent, for speculative decoding or for several answers to one prompt.
 pub struct Constraint {
     vocabulary: Arc<Vocabulary>,
     matcher: Matcher,
     marks: bool,
-    /// The keys that are written, where none may be written twice.
+    /// Keys written so far, if duplicates must be avoided.
     keys: Option<Keys>,
-    /// Whether its first token begins the answer.
+    /// True if the first token begins the answer.
     at_start: bool,
     accepted: usize,
-    /// Whether the last token accepted ended the answer.
+    /// True if the last accepted token ended the answer.
     ended: bool,
     mask: Option<TokenMask>,
 }
@@ -165,14 +165,15 @@ impl Clone for Constraint {
 }
 
 impl Constraint {
-    /// The tokens that may come next, never none. Those that end an answer are among them exactly when the grammar may
-    /// stop here, and alone when it must.
+    /// Returns the tokens that may come next, at least one. End tokens are among them exactly if the grammar may
+    /// end here, and are the only ones if it must.
     ///
-    /// Costs some ten microseconds as a rule and up to some milliseconds; asking again costs nothing.
+    /// Takes some ten microseconds typically and up to some milliseconds; the result is cached until the next
+    /// token.
     ///
     /// # Errors
-    /// No token of the vocabulary continues the grammar, or finding them takes more than the limits allow. The answer
-    /// cannot go on then.
+    /// No token of the vocabulary continues the grammar, or computing the mask exceeds a limit. The answer cannot
+    /// continue then.
     pub fn mask(&mut self) -> Result<&TokenMask, Error> {
         let mask = match self.mask.take() {
             Some(mask) => mask,
@@ -215,17 +216,17 @@ impl Constraint {
         if mask.is_empty() { Err(ErrorKind::DeadEnd.into()) } else { Ok(mask) }
     }
 
-    /// Takes note of a token's keys. Whether none of them stands in its object already.
+    /// Records a token's keys. Returns false if its object has one of them already.
     fn read(&mut self, token: u32) -> bool {
         let vocabulary = &self.vocabulary;
         self.keys.as_mut().is_none_or(|keys| keys.push(vocabulary.text(token, keys.reads_marks())).is_ok())
     }
 
-    /// Goes on with a token that was chosen.
+    /// Accepts the chosen token.
     ///
     /// # Errors
-    /// The grammar does not allow it, or it takes more than the limits allow. The state is as before in the first case
-    /// and of no use in the second.
+    /// The grammar does not allow the token, or a limit is exceeded. The state is unchanged in the first case and
+    /// unusable in the second.
     pub fn accept(&mut self, token: u32) -> Result<(), Error> {
         let allowed = match &self.mask {
             Some(mask) => mask.contains(token),
@@ -238,7 +239,7 @@ impl Constraint {
             self.ended = true;
         } else {
             self.matcher.consume_token(token).map_err(|e| self.failed(&e.to_string()))?;
-            // It was asked before.
+            // Duplicate keys were excluded above.
             let _ = self.read(token);
         }
         self.accepted += 1;
@@ -246,7 +247,7 @@ impl Constraint {
         Ok(())
     }
 
-    /// Whether a token may come next, without finding all that may.
+    /// Returns whether a token may come next, without computing the whole mask.
     fn allows(&mut self, token: u32) -> Result<bool, Error> {
         if token as usize >= self.vocabulary.size() || self.ended {
             return Ok(false);
@@ -268,29 +269,29 @@ impl Constraint {
         Ok(valid == 1)
     }
 
-    /// Whether the text so far is a whole one, so that the answer may end here.
+    /// Returns whether the text so far is complete, so that the answer may end here.
     #[must_use]
     pub fn may_stop(&mut self) -> bool {
         self.ended || self.matcher.is_accepting().unwrap_or(false)
     }
 
-    /// Whether nothing can follow: the text is whole and no token but an end is allowed, or an end was accepted. A
-    /// caller may finish the answer here without choosing another token.
+    /// Returns whether nothing can follow: the text is complete and only end tokens are allowed, or one was
+    /// accepted. A caller may end the answer here without choosing another token.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.ended || self.matcher.stop_reason() == StopReason::NoExtension
     }
 
-    /// The number of tokens accepted.
+    /// Returns the number of accepted tokens.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.accepted
     }
 
-    /// Takes back the last `tokens` tokens.
+    /// Rolls back the last `tokens` tokens.
     ///
     /// # Errors
-    /// There are not as many.
+    /// Fewer tokens were accepted.
     pub fn rollback(&mut self, tokens: usize) -> Result<(), Error> {
         let accepted = self.accepted;
         if tokens > accepted {
@@ -299,7 +300,7 @@ impl Constraint {
         if tokens == 0 {
             return Ok(());
         }
-        // The end of an answer is not known to the matcher.
+        // The matcher does not get end tokens.
         let inner = tokens - usize::from(self.ended);
         self.matcher.rollback(inner).map_err(|e| self.failed(&e.to_string()))?;
         if let Some(keys) = &mut self.keys {

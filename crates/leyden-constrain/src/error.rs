@@ -1,58 +1,58 @@
-//! Errors of vocabularies, grammars and the texts that follow them.
+//! Errors of vocabularies, grammars and constrained texts.
 
 use std::fmt::{self, Display};
 
-/// Why a grammar was refused, or a text left it.
+/// Error of a grammar, or of a text that violates it.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error {
     kind: Box<ErrorKind>,
 }
 
-/// The kinds of [`Error`].
+/// Kinds of [`Error`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The model's vocabulary cannot be used.
     #[error("vocabulary: {}", Shown(.0))]
     Vocabulary(String),
-    /// A JSON schema says something that is not enforced, or is not a schema.
+    /// A JSON schema has a keyword that is not enforced, or is malformed.
     #[error("JSON schema: {}: {}{}", Shown(place(.pointer)), named(.keyword.as_deref()), Shown(.what))]
     Schema {
-        /// Where: a JSON pointer to the schema or the keyword's value.
+        /// JSON pointer to the schema or the keyword's value.
         pointer: String,
-        /// The keyword, if one is to blame.
+        /// Keyword that the error concerns, if any.
         keyword: Option<String>,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// A grammar or regular expression is wrong.
+    /// A grammar or regular expression is malformed.
     #[error("grammar: {}", Shown(.0))]
     Grammar(String),
-    /// A grammar that would cost more than one may.
-    #[error("the grammar needs too much: {}", Shown(.0))]
+    /// A grammar exceeds a limit.
+    #[error("the grammar exceeds a limit: {}", Shown(.0))]
     TooComplex(String),
-    /// A token was accepted that the grammar does not allow.
+    /// The grammar does not allow the accepted token.
     #[error("the grammar does not allow token {0} here")]
     Token(u32),
-    /// No token may come next: the vocabulary cannot write what the grammar wants.
+    /// No token may come next: the vocabulary cannot spell a text that the grammar allows.
     #[error("no token of this vocabulary continues the grammar")]
     DeadEnd,
-    /// More tokens were to be taken back than were accepted.
-    #[error("{tokens} tokens cannot be taken back: {accepted} were accepted")]
+    /// The rollback exceeds the number of accepted tokens.
+    #[error("cannot roll back {tokens} tokens: {accepted} were accepted")]
     Rollback {
-        /// How many were to be taken back.
+        /// Number of tokens to roll back.
         tokens: usize,
-        /// How many there are.
+        /// Number of accepted tokens.
         accepted: usize,
     },
-    /// The machinery failed in a way that is nobody's input.
+    /// An internal failure that no input should cause.
     #[error("constrained decoding failed: {}", Shown(.0))]
     Internal(String),
 }
 
 impl Error {
-    /// What went wrong.
+    /// Returns the kind of error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
@@ -70,7 +70,7 @@ impl From<ErrorKind> for Error {
     }
 }
 
-/// The place in a schema; its root as a slash.
+/// Returns the place in a schema; a slash for its root.
 fn place(pointer: &str) -> &str {
     if pointer.is_empty() { "/" } else { pointer }
 }
@@ -79,15 +79,15 @@ fn named(keyword: Option<&str>) -> String {
     keyword.map_or_else(String::new, |keyword| format!("`{}`: ", Shown(keyword)))
 }
 
-/// Text from a schema or grammar, made safe for a terminal and a log line: control and direction-changing characters
-/// are escaped and long text is cut.
+/// Text from a schema or grammar, made safe for terminals and log lines: control and bidirectional formatting
+/// characters are escaped, and long text is truncated.
 struct Shown<'a>(&'a str);
 
 impl Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 400;
+        const MAX: usize = 400;
         let mut chars = self.0.chars();
-        for c in chars.by_ref().take(MOST) {
+        for c in chars.by_ref().take(MAX) {
             match c {
                 '\'' | '"' | '\\' => write!(f, "{c}")?,
                 '\n' => f.write_str("; ")?,

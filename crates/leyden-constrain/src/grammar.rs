@@ -1,4 +1,4 @@
-//! What a text shall be.
+//! Grammars of constrained texts.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::schema::{self, JsonForm};
 use crate::tools::{Extent, Lenience, ToolCalls, ToolRules};
 use crate::vocabulary::Vocabulary;
 
-/// The longest regular expression, in bytes.
-const MOST_REGEX_BYTES: usize = 16 << 10;
+/// Maximum length of a regular expression in bytes.
+const MAX_REGEX_BYTES: usize = 16 << 10;
 
-/// A rule for the text of an answer, checked but not yet tied to a vocabulary.
+/// Rule for the text of an answer, validated but not compiled for a vocabulary.
 #[derive(Clone, Debug)]
 pub struct Grammar {
     source: Source,
@@ -24,30 +24,30 @@ pub struct Grammar {
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// A Lark grammar for llguidance.
+    /// Lark grammar for llguidance.
     Lark(String),
-    /// A schema that says only what is enforced.
+    /// Schema reduced to what is enforced.
     Schema(schema::Lowered),
-    /// Calls of tools, whose marks depend on the vocabulary.
+    /// Tool calls, whose special tokens depend on the vocabulary.
     Tools(Box<ToolCalls>),
 }
 
-/// What compiling and following a grammar may cost.
+/// Limits of compiling and following a grammar.
 ///
-/// They are counts of work and not times, so that the same grammar is taken or refused on every machine.
+/// They count work instead of time, so that a grammar is accepted or refused on every machine alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest source, in bytes.
+    /// Maximum length of the source in bytes.
     pub source_bytes: usize,
-    /// Symbols of the grammar.
+    /// Maximum number of symbols of the grammar.
     pub grammar_symbols: usize,
-    /// Nodes of regular expressions that compiling may make; about 50,000 take a millisecond.
+    /// Maximum number of regular expression nodes created by compiling; about 50,000 take a millisecond.
     pub lexer_fuel: u64,
-    /// States of the automaton, 1 to 2 kB each, that one answer may reach.
+    /// Maximum number of automaton states, of 1 to 2 kB each, per answer.
     pub lexer_states: usize,
-    /// Steps of regular expressions for one mask; about 14,000 take a millisecond.
+    /// Maximum number of regular expression steps per mask; about 14,000 take a millisecond.
     pub mask_fuel: u64,
-    /// Items of the parser for one mask; about 20,000 take a millisecond.
+    /// Maximum number of parser items per mask; about 20,000 take a millisecond.
     pub mask_items: usize,
 }
 
@@ -72,7 +72,7 @@ impl Limits {
             step_max_items: self.mask_items,
             max_lexer_states: self.lexer_states,
             max_grammar_size: self.grammar_symbols,
-            // Errors name what is wrong; the whole grammar in them helps nobody.
+            // The error names the cause; the whole grammar in it would not help.
             verbose_errors: false,
             ..ParserLimits::default()
         }
@@ -80,13 +80,13 @@ impl Limits {
 }
 
 impl Grammar {
-    /// Any JSON object.
+    /// Allows any JSON object.
     #[must_use]
     pub fn json_object() -> Grammar {
         Self::json_object_as(JsonForm::default())
     }
 
-    /// Any JSON object, written in this form.
+    /// Allows any JSON object, formatted as `form` says.
     #[must_use]
     pub fn json_object_as(form: JsonForm) -> Grammar {
         let schema = schema::lower_as(&serde_json::json!({ "type": "object" }), false, form);
@@ -94,28 +94,29 @@ impl Grammar {
         Grammar { source: Source::Schema(schema) }
     }
 
-    /// JSON that is valid after a schema.
+    /// Allows JSON that is valid under a schema.
     ///
     /// Enforced are `type`, `const`, `enum`, `anyOf`, `oneOf`, `allOf`, `$ref`; `properties`, `required`,
     /// `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties`; `items`, `prefixItems`,
-    /// `additionalItems`, `minItems`, `maxItems`, and `uniqueItems` where items are constants or have no end; `minLength`,
-    /// `maxLength`, `pattern`, `format`; `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`; and
-    /// where they can be said by these, `not`, `dependencies` and `dependentRequired`. `docs/constrained.md` lists the
-    /// formats, and what is written of numbers without bounds.
+    /// `additionalItems`, `minItems`, `maxItems`, and `uniqueItems` if items are constants or unbounded;
+    /// `minLength`, `maxLength`, `pattern`, `format`; `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`,
+    /// `multipleOf`; and, if they can be expressed by these, `not`, `dependencies` and `dependentRequired`.
+    /// `docs/constrained.md` lists the formats, and the forms of numbers without bounds.
     ///
-    /// No object has a key twice. Objects have their properties in the schema's order. `oneOf` needs alternatives of which
-    /// no two can hold at once; where objects only ask for different properties, each is narrowed so that it lacks one of
-    /// the others'.
-    /// What else a schema may say is an error, never ignored, except for annotations such as `title`, and names that
-    /// no draft of the standard knows. Only references within the schema are followed.
+    /// No object has a duplicate key. Objects have their properties in the schema's order. The alternatives of
+    /// `oneOf` must be mutually exclusive; objects that only require different properties are made exclusive by
+    /// forbidding in each a property that another requires. All other keywords are errors, never ignored, except
+    /// for annotations such as `title`, and names unknown to all drafts of the standard. Only references within the
+    /// schema are followed.
     ///
     /// # Errors
-    /// The schema has a keyword that is not enforced, or is not a schema; the error says which and where.
+    /// The schema has a keyword that is not enforced, or is malformed; the error says which and where.
     pub fn json_schema(schema: &Value) -> Result<Grammar, Error> {
         Self::json_schema_as(schema, JsonForm::default())
     }
 
-    /// The same, with objects closed or open and spaces as `form` says.
+    /// Allows JSON as [`json_schema`](Self::json_schema) does, with objects closed or open and spaces as `form`
+    /// says.
     ///
     /// # Errors
     /// As [`json_schema`](Self::json_schema).
@@ -123,23 +124,23 @@ impl Grammar {
         Ok(Grammar { source: Source::Schema(schema::lower_watched(schema, form)?) })
     }
 
-    /// Text that matches a regular expression as a whole, in the syntax of Rust's `regex` without anchors and
-    /// look-around.
+    /// Allows text that matches a regular expression as a whole, in the syntax of Rust's `regex` without anchors
+    /// and look-around.
     ///
     /// # Errors
     /// The expression is too long.
     pub fn regex(regex: &str) -> Result<Grammar, Error> {
-        check_length(regex, MOST_REGEX_BYTES)?;
+        check_length(regex, MAX_REGEX_BYTES)?;
         // `/` ends an expression in Lark.
         let lark = format!("start: /{}/", llguidance::regex_to_lark(regex, ""));
         Ok(Grammar { source: Source::Lark(lark) })
     }
 
-    /// Text of a grammar in llguidance's dialect of Lark, whose start is `start`.
+    /// Allows text of a grammar in llguidance's dialect of Lark, whose start rule is `start`.
     ///
     /// # Errors
-    /// The grammar is too long, or uses `%json` or `allow_invalid_utf8`: schemas come by
-    /// [`json_schema`](Self::json_schema), and text is always valid.
+    /// The grammar is too long, or uses `%json` or `allow_invalid_utf8`: schemas are given to
+    /// [`json_schema`](Self::json_schema), and text is always valid UTF-8.
     pub fn lark(lark: &str) -> Result<Grammar, Error> {
         check_length(lark, Limits::default().source_bytes)?;
         for (word, what) in [
@@ -153,29 +154,30 @@ impl Grammar {
         Ok(Grammar { source: Source::Lark(lark.to_owned()) })
     }
 
-    /// Text of a grammar in GBNF, llama.cpp's notation, whose start is `root`. A character class that would need tokens
-    /// by name or number is not possible.
+    /// Allows text of a grammar in GBNF, llama.cpp's notation, whose start rule is `root`. References to tokens by
+    /// name or number are not supported.
     ///
-    /// A grammar without recursion is followed exactly. In one with recursion, what does not recur is read as far as it
-    /// goes before the next thing: some texts of an ambiguous grammar are not written then, and none that are not its.
+    /// A grammar without recursion is followed exactly. In one with recursion, parts without recursion match
+    /// greedily: some texts of an ambiguous grammar are then not generated, but no other texts are.
     ///
     /// # Errors
-    /// The grammar is wrong, with the line, or too long.
+    /// The grammar is malformed (the error has the line) or too long.
     pub fn gbnf(gbnf: &str) -> Result<Grammar, Error> {
         check_length(gbnf, Limits::default().source_bytes)?;
         Ok(Grammar { source: Source::Lark(gbnf::to_lark(gbnf)?) })
     }
 
-    /// Nothing but calls of tools, as the model writes them: for `tool_choice` `required`, with `only` for a tool that
-    /// must be called. `tools` are the request's. Each call's arguments are valid after its schema; no tool is
-    /// [loose](ToolRules::loose).
+    /// Allows only tool calls, in the model's syntax: for `tool_choice` `required`, or with `only` for a tool that
+    /// must be called. `tools` are the request's. The arguments of each call are valid under its schema;
+    /// [`ToolRules::loose`](ToolRules::loose) has no effect.
     ///
-    /// The marks around calls are the model's; here alone they may be special tokens. What the model may think before is
-    /// not part of it: start the constraint behind the end of reasoning.
+    /// The markers around calls are the model's; only in this kind of grammar may they be special tokens. Reasoning
+    /// before the call is not part of the grammar: start the constraint after its end.
     ///
     /// # Errors
-    /// As [`json_schema`](Self::json_schema), with a pointer into `tools`; there is no tool of that name; or the model
-    /// writes arguments as plain text, and a parameter asks for more of a text than a list of values.
+    /// As [`json_schema`](Self::json_schema), with a pointer into `tools`; there is no tool of that name; or the
+    /// model writes arguments as plain text, and a parameter's schema restricts a text other than to a list of
+    /// values.
     pub fn tools(
         syntax: &CallSyntax,
         tools: &Value,
@@ -187,8 +189,9 @@ impl Grammar {
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
-    /// As [`tools`](Self::tools), for answers in harmony's messages: a call, or the header of a message that thinks, and
-    /// what follows such a message from `<|end|>` on. [`Guide::harmony`](crate::Guide::harmony) leads through it.
+    /// Allows tool calls as [`tools`](Self::tools) does, for harmony answers: a call, or the header of a reasoning
+    /// message, and the continuation after such a message from `<|end|>` on. To be used with
+    /// [`Guide::harmony`](crate::Guide::harmony).
     ///
     /// # Errors
     /// As [`tools`](Self::tools).
@@ -198,13 +201,13 @@ impl Grammar {
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
-    /// Calls of tools, or else a text after `content`, a grammar of JSON: for `tool_choice` `auto` with a form of the
-    /// answer. `syntax` is `None` for harmony, where [`Guide::harmony`](crate::Guide::harmony) leads through it.
+    /// Allows tool calls, or else a text of `content`, a JSON grammar: for `tool_choice` `auto` with a response
+    /// format. `syntax` is `None` for harmony, to be used with [`Guide::harmony`](crate::Guide::harmony).
     ///
-    /// Which schemas are enforced is said at [`opened_tools`](Self::opened_tools).
+    /// Schemas are enforced as in [`opened_tools`](Self::opened_tools).
     ///
     /// # Errors
-    /// As [`opened_tools`](Self::opened_tools); or `content` is no grammar of JSON.
+    /// As [`opened_tools`](Self::opened_tools); or `content` is not a JSON grammar.
     pub fn tools_or(
         content: &Grammar,
         syntax: Option<&CallSyntax>,
@@ -224,15 +227,15 @@ impl Grammar {
         Ok(Grammar { source: Source::Tools(Box::new(calls.or(content))) })
     }
 
-    /// A call in an answer that is otherwise free, from any of the [openings](leyden_text::output::CallWatch::openings)
-    /// of the format on: for `tool_choice` `auto`. `syntax` is `None` for harmony. A [`Guide`](crate::Guide) begins it
-    /// where the model does.
+    /// Allows a call within an otherwise unconstrained answer, from any of the format's
+    /// [openings](leyden_text::output::CallWatch::openings) on: for `tool_choice` `auto`. `syntax` is `None` for
+    /// harmony. A [`Guide`](crate::Guide) starts it where the model opens a call.
     ///
-    /// A tool whose schema cannot be enforced gets any arguments, unless it says `strict`; with [`ToolRules::loose`] so do
-    /// all others.
+    /// A tool whose schema cannot be enforced accepts any arguments, unless it has `strict`; with
+    /// [`ToolRules::loose`] so do all tools without `strict`.
     ///
     /// # Errors
-    /// As [`tools`](Self::tools), for tools that say `strict`.
+    /// As [`tools`](Self::tools), for tools with `strict`.
     pub fn opened_tools(
         syntax: Option<&CallSyntax>,
         tools: &Value,
@@ -243,12 +246,12 @@ impl Grammar {
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
-    /// Whether the grammar names marks of the model's format.
+    /// Returns whether the grammar contains special tokens of the model's format.
     pub(crate) fn names_marks(&self) -> bool {
         matches!(self.source, Source::Tools(_))
     }
 
-    /// What watches over keys, of which none may be written twice; `None` if the text is no JSON.
+    /// Returns the check for duplicate keys; `None` if the text is not JSON.
     pub(crate) fn keys(&self) -> Option<Keys> {
         match &self.source {
             Source::Lark(_) => None,
@@ -257,7 +260,7 @@ impl Grammar {
         }
     }
 
-    /// The grammar as llguidance takes it.
+    /// Returns the grammar in the form of llguidance.
     pub(crate) fn top_level(
         &self,
         vocabulary: &Vocabulary,
@@ -279,26 +282,26 @@ impl Grammar {
         })
     }
 
-    /// An error of compiling, with the place it is about where that is known.
+    /// Classifies an error of compiling.
     pub(crate) fn refused(&self, message: &str) -> Error {
         classified(plain(message))
     }
 }
 
-/// Returns the lenience towards schemas that cannot be enforced, where calls are the model's choice.
+/// Returns the treatment of schemas that cannot be enforced, for calls by the model's choice.
 fn lenience(rules: ToolRules) -> Lenience {
     if rules.loose { Lenience::All } else { Lenience::Unenforced }
 }
 
 fn check_length(source: &str, most: usize) -> Result<(), Error> {
     if source.len() > most {
-        let what = format!("its source has {} bytes, {most} are the most", source.len());
+        let what = format!("its source has {} bytes, the maximum is {most}", source.len());
         return Err(ErrorKind::TooComplex(what).into());
     }
     Ok(())
 }
 
-/// What is said without the state that llguidance prints behind it.
+/// Returns an error message without the parser state that llguidance appends.
 pub(crate) fn plain(message: &str) -> &str {
     let marks = ["\n<state>", "\n<non-verbose/>", "\n<backtrace>"];
     let end = marks.iter().filter_map(|mark| message.find(mark)).min();
@@ -313,7 +316,7 @@ fn classified(message: &str) -> Error {
     if is_limit(message) { ErrorKind::TooComplex(what).into() } else { ErrorKind::Grammar(what).into() }
 }
 
-/// Whether an error of llguidance says that a limit was reached.
+/// Returns whether an error of llguidance is about a limit.
 pub(crate) fn is_limit(message: &str) -> bool {
     const LIMITS: &[&str] = &[
         "fuel",

@@ -1,8 +1,8 @@
-//! Answers that are free up to a call of a tool, and follow a grammar within it.
+//! Answers that are unconstrained up to a tool call, and follow a grammar within it.
 //!
-//! A mask is only made where a call is open. Before that a token is chosen among all; [`Guide::refuses`] then says
-//! whether it would open a call and go on with what no call has, which tokens that are longer than the mark's end can.
-//! Whoever chooses tries again without those that are refused.
+//! A mask is computed only within an open call. Outside, a token is chosen among all; [`Guide::refuses`] then tells
+//! whether the token would open a call and continue it invalidly, as tokens that extend beyond the opening marker
+//! can. The caller then chooses again without the refused token.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,32 +14,32 @@ use crate::constraint::{Compiled, Constraint};
 use crate::error::{Error, ErrorKind};
 use crate::mask::TokenMask;
 
-/// What ends a message of harmony's.
+/// Marker that ends a harmony message.
 const MESSAGE_END: &str = "<|end|>";
-/// What ends its header.
+/// Marker that ends its header.
 const HEADER_END: &[u8] = b"<|message|>";
 
-/// The state of one answer with calls in it.
+/// State of one answer with tool calls.
 #[derive(Clone, Debug)]
 pub struct Guide {
     compiled: Arc<Compiled>,
     watch: CallWatch,
-    /// The call that is open.
+    /// Constraint of the open call.
     bound: Option<Box<Constraint>>,
-    /// Whether the answer ends behind the first call.
+    /// True if the answer ends after the first call.
     once: bool,
-    /// What a required answer of harmony's has said of its first header.
+    /// First header so far of a required harmony answer.
     header: Option<Vec<u8>>,
-    /// Whether the answer must not end before a call.
+    /// True if the answer must not end before a call.
     required: bool,
 }
 
 impl Guide {
-    /// An answer that may call tools, after [`Grammar::opened_tools`](crate::Grammar::opened_tools); with `once` it ends
-    /// behind the first.
+    /// Creates the guide of an answer that may call tools, under a grammar of
+    /// [`Grammar::opened_tools`](crate::Grammar::opened_tools); with `once` the answer ends after the first call.
     ///
     /// # Errors
-    /// The grammar does not know what the watch looks for.
+    /// The grammar does not accept one of the openings that the watch detects.
     pub fn new(compiled: Arc<Compiled>, watch: CallWatch, once: bool) -> Result<Guide, Error> {
         for opening in watch.openings() {
             if compiled.start_behind(&opening, b"")?.is_none() {
@@ -49,11 +49,11 @@ impl Guide {
         Ok(Guide { compiled, watch, bound: None, once, header: None, required: false })
     }
 
-    /// An answer in harmony's messages that must call a tool, after
-    /// [`Grammar::harmony_tools`](crate::Grammar::harmony_tools), and may think before.
+    /// Creates the guide of a harmony answer that must call a tool, under a grammar of
+    /// [`Grammar::harmony_tools`](crate::Grammar::harmony_tools), and may reason before.
     ///
     /// # Errors
-    /// The vocabulary has no way to go on behind a message.
+    /// The grammar does not accept the continuation after a message.
     pub fn harmony(compiled: Arc<Compiled>) -> Result<Guide, Error> {
         if compiled.start_behind(MESSAGE_END, b"")?.is_none() {
             return Err(ErrorKind::Internal(format!("`{MESSAGE_END}` does not end a message")).into());
@@ -63,13 +63,14 @@ impl Guide {
         Ok(Guide { compiled, watch, bound, once: true, header: Some(Vec::new()), required: true })
     }
 
-    /// The grammar of the call that is open. Where there is none, any token may come that is not
+    /// Returns the constraint of the open call. If there is none, any token may come that is not
     /// [refused](Self::refuses).
     pub fn constraint(&mut self) -> Option<&mut Constraint> {
         self.bound.as_deref_mut()
     }
 
-    /// Where no call is open: whether a token of these bytes must not come. `ends` says whether it ends an answer.
+    /// Returns whether a token of these bytes must not come, outside of calls. `ends` tells whether it ends an
+    /// answer.
     #[must_use]
     pub fn refuses(&self, bytes: &[u8], ends: bool) -> bool {
         if self.required && ends {
@@ -78,8 +79,8 @@ impl Guide {
         self.watch.peek(bytes).is_some_and(|opening| !self.opens(&opening))
     }
 
-    /// Where no call is open: the tokens that may come, of which `describe` gives the bytes and whether they end an
-    /// answer. Costs as much as looking at all of them.
+    /// Returns the tokens that may come, outside of calls. `describe` returns the bytes of a token and whether it
+    /// ends an answer. Examines the whole vocabulary.
     pub fn allowed<'a>(&self, mut describe: impl FnMut(u32) -> (Cow<'a, [u8]>, bool)) -> TokenMask {
         let size = self.compiled.vocabulary().size();
         let mut known: HashMap<Opening, bool> = HashMap::new();
@@ -89,7 +90,7 @@ impl Guide {
                 return false;
             }
             let Some(opening) = self.watch.peek(&bytes) else { return true };
-            // Many tokens go on alike.
+            // Many tokens continue identically.
             known.get(&opening).copied().unwrap_or_else(|| {
                 let opens = self.opens(&opening);
                 known.insert(opening, opens);
@@ -103,10 +104,10 @@ impl Guide {
         matches!(self.compiled.start_behind(&opening.written, &opening.rest), Ok(Some(_)))
     }
 
-    /// Goes on with a token that was chosen, of these bytes. Returns whether the answer ends with it.
+    /// Accepts the chosen token, which has these bytes. Returns whether the answer ends with it.
     ///
     /// # Errors
-    /// As [`Constraint::accept`]; or the token is one that is refused.
+    /// As [`Constraint::accept`]; or the token is refused.
     pub fn accept(&mut self, token: u32, bytes: &[u8]) -> Result<bool, Error> {
         match &mut self.bound {
             Some(constraint) => {

@@ -1,53 +1,53 @@
-//! Keys of the objects in a text of JSON, so that none is written twice.
+//! Detection of duplicate keys in JSON text.
 //!
-//! No grammar can say it: which keys are free depends on those that are written. So the text is read along, byte by byte
-//! and with escapes decoded, and a token that would complete a key of its object once more is taken out of the mask. A
-//! token completes a key only with its closing quote, so few are looked at. The items of arrays in which none may come
-//! twice are watched alike, where the schema has such arrays.
+//! A grammar cannot express this, as the allowed keys depend on those already written. So the text is parsed along,
+//! byte by byte and with escapes decoded, and a token that would complete a duplicate key is removed from the mask.
+//! A token completes a key only with its closing quote, so few tokens are examined. The items of arrays with
+//! `uniqueItems` are checked likewise.
 //!
-//! Everything is appended and never changed, which makes taking back cheap. That is also how a token is tried.
+//! The state is only appended to, which makes rollback cheap; tokens are tried by rolling back.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::schema::Places;
 
-/// The keys of a text so far.
+/// Keys of a text so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     now: State,
-    /// Every container that was opened; the first stands for the text around.
+    /// All containers opened so far; the first represents the surrounding text.
     containers: Vec<Container>,
-    /// The decoded bytes of all keys, one after the other.
+    /// Concatenated decoded bytes of all keys.
     text: Vec<u8>,
-    /// The containers of the keys that were completed, in order.
+    /// Completed keys with their containers, in order.
     completed: Vec<(u32, Box<[u8]>)>,
-    /// Before each token.
+    /// State before each token.
     tokens: Vec<Point>,
-    /// Where values stand between tags: how, and all that was read.
+    /// Tags, if values are between tags, and all bytes read so far.
     tags: Option<(Arc<Tags>, Vec<u8>)>,
-    /// Where no item of an array may come twice.
+    /// Arrays with unique items, if there are any.
     places: Option<Arc<Places>>,
 }
 
-/// Values between tags, some of which are texts and not JSON.
+/// Tags around values, some of which are plain texts and not JSON.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tags {
-    /// What stands before a key, between it and its value, and behind that.
+    /// Tag before a key, between key and value, and after the value.
     pub(crate) key_start: Vec<u8>,
     pub(crate) key_end: Vec<u8>,
     pub(crate) value_end: Vec<u8>,
-    /// The keys of texts.
+    /// Keys whose values are plain texts.
     pub(crate) texts: Vec<String>,
-    /// Whether a value may be a text whatever its key.
+    /// True if any value may be a plain text.
     pub(crate) all_texts: bool,
 }
 
-/// What is being read where values stand between tags.
+/// Current region of a text with values between tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Region {
     Json,
-    /// A key, from here on.
+    /// A key, starting at `from`.
     Key {
         from: usize,
     },
@@ -58,11 +58,11 @@ enum Region {
 struct Container {
     around: u32,
     is_object: bool,
-    /// How many keys the open containers had before it.
+    /// Number of keys of the open containers before this one.
     keys_before: u32,
-    /// Those of an object, or the items of an array in which none may come twice.
+    /// Keys of an object, or items of an array with unique items.
     keys: HashSet<Box<[u8]>>,
-    /// Where it stands in the schema.
+    /// Places in the schema.
     places: Vec<u32>,
     unique: bool,
 }
@@ -71,27 +71,27 @@ struct Container {
 struct State {
     container: u32,
     mode: Mode,
-    /// Half a character that was written as two escapes, or zero.
+    /// High surrogate of a pair of escapes, or zero.
     high: u16,
-    /// Where the key that is being read begins.
+    /// Start of the current key.
     key_start: usize,
-    /// How many keys the open containers have.
+    /// Number of keys of the open containers.
     keys: u32,
     region: Region,
-    /// Whether a number, or a word such as `true`, is being read as an item, from `key_start` on.
+    /// True within a number or a word such as `true` that is an item; it begins at `key_start`.
     scalar: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Between strings; whether a key comes next if the container is an object.
+    /// Between strings; `key` is true if a key comes next, provided that the container is an object.
     Between {
         key: bool,
     },
     Text {
         key: bool,
     },
-    /// Behind a backslash.
+    /// After a backslash.
     Escape {
         key: bool,
     },
@@ -103,7 +103,7 @@ enum Mode {
     },
 }
 
-/// A state that can be gone back to.
+/// State for rollback.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     state: State,
@@ -113,12 +113,12 @@ struct Point {
     read: usize,
 }
 
-/// A key stands in its object already.
+/// Error of a key that its object already has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Repeated;
 
 impl Keys {
-    /// Those of a text that begins with a value, or with what has neither quotes nor brackets.
+    /// Creates the state for a text that begins with a value, or with text without quotes and brackets.
     pub(crate) fn new(tags: Option<Arc<Tags>>) -> Keys {
         let between = Mode::Between { key: false };
         Keys {
@@ -140,7 +140,7 @@ impl Keys {
         }
     }
 
-    /// The same with arrays in which no item may come twice.
+    /// Adds arrays with unique items.
     pub(crate) fn with_places(mut self, places: Option<Arc<Places>>) -> Keys {
         self.containers[0].places =
             places.as_ref().map(|places| places.outermost.clone()).unwrap_or_default();
@@ -148,12 +148,13 @@ impl Keys {
         self
     }
 
-    /// The least number of quotes in a token that could repeat a key or an item. With none any token could.
+    /// Returns the minimum number of quotes in a token that could complete a duplicate key or item; 0 if any token
+    /// could.
     pub(crate) fn quotes(&self) -> usize {
         if self.places.is_some() {
             return usize::from(!matches!(self.now.mode, Mode::Between { .. }));
         }
-        // Without a key there must be two of them in the token itself.
+        // Without a previous key both must be in the token itself.
         let more = if self.now.keys == 0 { 2 } else { 0 };
         if self.now.region != Region::Json {
             return 4;
@@ -165,7 +166,7 @@ impl Keys {
         }
     }
 
-    /// Whether a token of these bytes would repeat a key.
+    /// Returns whether a token of these bytes would complete a duplicate key.
     pub(crate) fn would_repeat(&mut self, bytes: &[u8]) -> bool {
         let before = self.point();
         let repeated = self.read(bytes).is_err();
@@ -173,7 +174,7 @@ impl Keys {
         repeated
     }
 
-    /// Goes on with a token.
+    /// Appends a token.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Repeated> {
         let before = self.point();
         let read = self.read(bytes);
@@ -184,7 +185,7 @@ impl Keys {
         read
     }
 
-    /// Takes back the last tokens.
+    /// Rolls back the last tokens.
     pub(crate) fn rollback(&mut self, tokens: usize) {
         let kept = self.tokens.len().saturating_sub(tokens);
         if let Some(point) = self.tokens.get(kept).copied() {
@@ -203,7 +204,7 @@ impl Keys {
         }
     }
 
-    /// Whether marks of the model's format are part of what is read.
+    /// Returns whether special tokens of the model's format are part of the text.
     pub(crate) fn reads_marks(&self) -> bool {
         self.tags.is_some()
     }
@@ -303,7 +304,7 @@ impl Keys {
                     self.now.mode = Mode::Text { key };
                     self.now.key_start = self.text.len();
                     if container.unique {
-                        // Unlike any number.
+                        // Distinguishes it from any number.
                         self.text.push(b'"');
                     }
                 }
@@ -347,7 +348,7 @@ impl Keys {
         Ok(())
     }
 
-    /// A byte of a string as it is meant.
+    /// Appends a decoded byte of a string.
     fn plain(&mut self, key: bool, byte: u8) {
         if key {
             self.unpaired();
@@ -355,7 +356,7 @@ impl Keys {
         }
     }
 
-    /// A code unit of UTF-16.
+    /// Appends a UTF-16 code unit.
     fn unit(&mut self, value: u16) {
         let pair = [self.now.high, value];
         if let Some(Ok(c)) = char::decode_utf16(pair).next()
@@ -372,7 +373,7 @@ impl Keys {
         }
     }
 
-    /// Half a character that its other half does not follow; written as UTF-8 would have it.
+    /// Appends a pending unpaired surrogate, encoded as in UTF-8.
     fn unpaired(&mut self) {
         let high = std::mem::take(&mut self.now.high);
         if high != 0 {
@@ -385,7 +386,7 @@ impl Keys {
         self.insert(self.text[self.now.key_start..].into())
     }
 
-    /// The places of a container that begins here.
+    /// Returns the places of a container that begins here.
     fn places_within(&self) -> Vec<u32> {
         let Some(places) = &self.places else { return Vec::new() };
         let container = &self.containers[self.now.container as usize];
@@ -397,7 +398,7 @@ impl Keys {
         places.within(&container.places, key.map(|(_, key)| &**key))
     }
 
-    /// Whether an item has begun that must become one that was written before, for want of another end.
+    /// Returns whether the current item has no other completion than a value written before.
     fn is_bound_to_repeat(&self) -> bool {
         if !self.now.scalar {
             return false;
@@ -424,11 +425,11 @@ impl Keys {
     }
 }
 
-/// An item that is no text, alike for values that are equal.
+/// Returns the canonical form of an item that is not a text: equal values have equal forms.
 fn item(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     match text.parse::<f64>() {
-        // Zero has one sign.
+        // Both zeros are equal.
         Ok(number) => (number + 0.0).to_string(),
         Err(_) => text.into_owned(),
     }
@@ -440,7 +441,7 @@ mod tests {
 
     fn repeats(text: &str) -> bool {
         let whole = Keys::new(None).push(text.as_bytes()).is_err();
-        // However it is cut.
+        // However the text is split.
         let mut keys = Keys::new(None);
         let cut = text.bytes().any(|byte| {
             let would = keys.would_repeat(&[byte]);

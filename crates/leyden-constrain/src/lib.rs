@@ -1,18 +1,18 @@
-//! Which tokens may come next, so that a text becomes what a JSON schema or a grammar says.
+//! Constrained decoding: the tokens that may come next in a text that follows a JSON schema or a grammar.
 //!
-//! * [`Vocabulary`] is made once for a model. It is the slow part (0.1 to 1 s and some ten megabytes for 128,000
-//!   tokens), so make it in the background or with the first request that needs it.
-//! * [`Grammar`] is what the text shall be: any JSON, JSON after a schema, a regular expression, a grammar in Lark's or
-//!   llama.cpp's notation, or a call of a tool.
-//! * [`Vocabulary::compile`] turns it into [`Compiled`], which is immutable and may be kept for other requests.
-//! * [`Compiled::start`] gives a [`Constraint`], the state of one answer: [`mask`](Constraint::mask) before each choice,
-//!   [`accept`](Constraint::accept) after it.
-//! * [`Guide`] is the state of an answer that is free until the model begins a call of a tool.
+//! * [`Vocabulary`] is built once per model. This is slow (0.1 to 1 s and some ten megabytes for 128,000 tokens),
+//!   so build it in the background or with the first request that needs it.
+//! * [`Grammar`] describes the text: any JSON, JSON of a schema, a regular expression, a grammar in Lark's or
+//!   llama.cpp's notation, or a tool call.
+//! * [`Vocabulary::compile`] compiles it to [`Compiled`], which is immutable and can be cached for other requests.
+//! * [`Compiled::start`] returns a [`Constraint`], the state of one answer: [`mask`](Constraint::mask) before each
+//!   choice of a token, [`accept`](Constraint::accept) after it.
+//! * [`Guide`] is the state of an answer that is unconstrained until the model opens a tool call.
 //!
-//! The sets come from llguidance. What stands around it here: a schema is rewritten into the part of the language that
-//! is enforced, and refused, with keyword and place, where it says something else; GBNF is translated; every input is
-//! bounded before it is compiled; and a mark that the model's format gives a meaning, such as the end of a turn, never
-//! gets into constrained text.
+//! The masks are computed by llguidance. This crate adds: schemas are reduced to the enforced part of the language,
+//! and refused, with keyword and place, if they go beyond it; GBNF is translated; every input is limited before it
+//! is compiled; and special tokens of the model's format, such as the end of a turn, never occur in constrained
+//! text.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

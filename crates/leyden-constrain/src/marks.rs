@@ -1,12 +1,12 @@
-//! Which tokens are marks of the model's format and not text.
+//! Tokens that are structure of the model's format instead of text.
 
 use leyden_text::{Special, Tokenizer};
 
-/// Whether a token is structure and not part of a text: what the vocabulary calls special, and what is written as a
-/// token only in prompts that a template has put together.
+/// Returns whether a token is structure instead of text: a special token of the vocabulary, or a token that is only
+/// matched in prompts rendered by a template.
 ///
-/// The second kind is printed, such as the frames of the harmony format, and would still end or begin something if it
-/// stood in an answer.
+/// Tokens of the second kind are printed, such as the markers of the harmony format, but would still end or begin a
+/// part if they occurred in an answer.
 pub(crate) fn is_mark(tokenizer: &dyn Tokenizer, id: u32) -> bool {
     if tokenizer.is_special(id) || tokenizer.is_end(id) {
         return true;

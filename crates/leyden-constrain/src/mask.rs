@@ -1,6 +1,6 @@
-//! A set of tokens.
+//! Set of tokens.
 
-/// The tokens that may come next.
+/// Set of the tokens that may come next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenMask {
     words: Vec<u32>,
@@ -8,7 +8,8 @@ pub struct TokenMask {
 }
 
 impl TokenMask {
-    /// A set from its bits: token `t` is bit `t % 32` of word `t / 32`. Bits beyond the vocabulary are dropped.
+    /// Creates a set from its bits: token `t` is bit `t % 32` of word `t / 32`. Bits beyond the vocabulary are
+    /// dropped.
     pub(crate) fn new(mut words: Vec<u32>, vocabulary: usize) -> TokenMask {
         words.resize(vocabulary.div_ceil(32), 0);
         if let Some(last) = words.last_mut()
@@ -29,45 +30,45 @@ impl TokenMask {
         mask
     }
 
-    /// Takes out what is in `other`, which belongs to the same vocabulary.
+    /// Removes the tokens in `other`, which belongs to the same vocabulary.
     pub(crate) fn remove(&mut self, other: &TokenMask) {
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             *word &= !other;
         }
     }
 
-    /// Takes out one token.
+    /// Removes one token.
     pub(crate) fn remove_one(&mut self, id: u32) {
         if let Some(word) = self.words.get_mut(id as usize / 32) {
             *word &= !(1 << (id % 32));
         }
     }
 
-    /// The bits: token `t` is bit `t % 32` of word `t / 32`. As many words as the vocabulary needs; bits beyond it are
-    /// not set.
+    /// Returns the bits: token `t` is bit `t % 32` of word `t / 32`. The length is the minimum for the vocabulary;
+    /// bits beyond it are not set.
     #[must_use]
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// Whether a token is in the set.
+    /// Returns whether a token is in the set.
     #[must_use]
     pub fn contains(&self, id: u32) -> bool {
         self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 == 1)
     }
 
-    /// The tokens, ascending.
+    /// Returns the tokens, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.vocabulary as u32).filter(|id| self.contains(*id))
     }
 
-    /// How many tokens are in the set.
+    /// Returns the number of tokens in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether no token is in the set.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)

@@ -1,11 +1,11 @@
-//! Work on a stack of known size.
+//! Threads with a stack of known size.
 
 use crate::error::{Error, ErrorKind};
 
-/// Enough for the deepest grammar that the limits let through; only what is used of it becomes memory.
+/// Stack size in bytes that suffices for the deepest grammar within the limits; only used pages occupy memory.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Runs something on a thread with as much stack as compiling a grammar may need: the caller's may be small.
+/// Runs a closure on a thread with a stack large enough for compiling a grammar: the caller's may be small.
 pub(crate) fn on_own_stack<T: Send>(run: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let builder = std::thread::Builder::new().name("grammar".into()).stack_size(STACK_BYTES);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Grammars of tool calls: the model's own way of writing them, with the parameters' schemas enforced.
+//! Grammars of tool calls in the model's own syntax, with the parameters' schemas enforced.
 
 use std::borrow::Cow;
 
@@ -11,50 +11,50 @@ use crate::keys::Tags;
 use crate::schema::{self, JsonForm, Lowered, Parameter, ParameterValue};
 use crate::vocabulary::Vocabulary;
 
-/// The most tools.
-const MOST_TOOLS: usize = 256;
-/// Ids that models write have nine letters and digits, as the strictest format wants.
+/// Maximum number of tools.
+const MAX_TOOLS: usize = 256;
+/// Ids that the model generates: nine letters and digits, as the strictest format requires.
 const ID: &str = "/[a-zA-Z0-9]{9}/";
 
-/// Calls of tools that an answer consists of, or that stand in it.
+/// Grammar of tool calls as an answer, or within one.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolCalls {
-    /// How they are written; `None` is harmony.
+    /// Call syntax; `None` is harmony.
     syntax: Option<CallSyntax>,
     tools: Vec<Tool>,
     extent: Extent,
-    /// What an answer without a call follows.
+    /// Schema of an answer without a call.
     content: Option<Lowered>,
 }
 
-/// What the grammar is the grammar of.
+/// Extent of the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// A whole answer, of one call or of several.
+    /// A whole answer, of one call or several.
     Answer { parallel: bool },
-    /// One call, or what stands around several, each from any of its openings on.
+    /// One call, or a section of several, each from any of its openings on.
     Opened { parallel: bool },
 }
 
-/// Rules for calls of tools.
+/// Rules for tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolRules {
-    /// Several calls may follow each other.
+    /// True if several calls may follow each other.
     pub parallel: bool,
-    /// Arguments are free for tools that do not say `strict`.
+    /// True if arguments of tools without `strict` are not constrained.
     pub loose: bool,
-    /// How arguments are written. Those of tools that say `strict` are closed whatever it says.
+    /// Formatting of arguments. Those of tools with `strict` are always closed.
     pub form: JsonForm,
 }
 
-/// What becomes of a schema that cannot be enforced.
+/// Treatment of schemas that cannot be enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lenience {
-    /// It is refused.
+    /// They are refused.
     None,
-    /// The tool's arguments are free, if it does not say `strict`.
+    /// The tool's arguments are not constrained, unless it has `strict`.
     Unenforced,
-    /// So are those of all tools that do not say it.
+    /// The arguments of all tools without `strict` are not constrained.
     All,
 }
 
@@ -62,15 +62,15 @@ pub(crate) enum Lenience {
 struct Tool {
     name: String,
     parameters: Lowered,
-    /// They one by one, where each is written for itself.
+    /// Separate parameters, for a syntax that has them.
     tagged: Vec<Parameter>,
-    /// Whether arguments may have any names and values.
+    /// True if arguments may have any names and values.
     free: bool,
 }
 
 impl ToolCalls {
-    /// Reads the tools of a request: a list of `{"type": "function", "function": {"name": …, "parameters": …}}` or of
-    /// what stands in `function`.
+    /// Reads the tools of a request: a list of `{"type": "function", "function": {"name": …, "parameters": …}}` or
+    /// of the inner objects.
     pub(crate) fn new(
         syntax: Option<&CallSyntax>,
         tools: &Value,
@@ -83,9 +83,9 @@ impl ToolCalls {
             ErrorKind::Schema { pointer, keyword: None, what: what.to_owned() }.into()
         };
         let Value::Array(list) = tools else { return Err(wrong(String::new(), "tools must be a list")) };
-        if list.len() > MOST_TOOLS {
+        if list.len() > MAX_TOOLS {
             return Err(
-                ErrorKind::TooComplex(format!("{} tools; {MOST_TOOLS} are the most", list.len())).into()
+                ErrorKind::TooComplex(format!("{} tools; the maximum is {MAX_TOOLS}", list.len())).into()
             );
         }
         let mut read = Vec::new();
@@ -126,23 +126,23 @@ impl ToolCalls {
         Ok(ToolCalls { syntax: syntax.cloned(), tools: read, extent, content: None })
     }
 
-    /// The same, or else a text after a schema.
+    /// Adds a text of a schema as an alternative to calls.
     pub(crate) fn or(self, content: &Lowered) -> ToolCalls {
         ToolCalls { content: Some(content.clone()), ..self }
     }
 
-    /// The tools' names and parameters; `None` where these are free.
+    /// Returns the tools' names and parameters; `None` if these are not constrained.
     pub(crate) fn into_parameters(self) -> Vec<(String, Option<Lowered>)> {
         let parameters = |tool: Tool| (tool.name, (!tool.free).then_some(tool.parameters));
         self.tools.into_iter().map(parameters).collect()
     }
 
-    /// Where values stand between tags, if they do.
+    /// Returns the tags around values, if the syntax has them.
     pub(crate) fn tags(&self) -> Option<Tags> {
         let CallBody::Tagged { key_start, key_end, value_end, .. } = &self.syntax.as_ref()?.body else {
             return None;
         };
-        // What is free is read as a text: no more can be said of it.
+        // Unconstrained values are treated as texts: nothing else is known of them.
         let is_text = |parameter: &&Parameter| !matches!(parameter.value, ParameterValue::Json(_));
         let texts = self.tools.iter().flat_map(|tool| tool.tagged.iter().filter(is_text));
         Some(Tags {
@@ -154,13 +154,13 @@ impl ToolCalls {
         })
     }
 
-    /// The schemas, as far as they are enforced.
+    /// Returns the enforced schemas.
     pub(crate) fn source(&self) -> String {
         let parameters = self.tools.iter().map(|tool| &tool.parameters);
         parameters.chain(&self.content).map(|schema| schema.value.to_string()).collect()
     }
 
-    /// The grammar for a vocabulary, whose marks stand for themselves.
+    /// Returns the grammar for a vocabulary, with markers that are special tokens as such tokens.
     pub(crate) fn top_level(&self, vocabulary: &Vocabulary) -> TopLevelGrammar {
         let rules = String::from("BLANKS: /[ \\n]{1,4}/\n");
         let mut lark = Lark { vocabulary, rules, within: Vec::new() };
@@ -192,7 +192,7 @@ impl ToolCalls {
         let (start, end) = (lark.text(&s.start), lark.text(&s.end));
         let around = |inner: &str, open: &str, close: &str| {
             let blanks = |text: &str| if text.is_empty() { String::new() } else { "BLANKS?".to_owned() };
-            // A name follows its mark at once, and so does what ends in the middle of a tag.
+            // A name follows its marker immediately, and so does text after an incomplete tag.
             let behind = if s.body_is_json() { blanks(open) } else { String::new() };
             let close_blanks = blanks(close);
             format!("{open} {behind} {inner} {close_blanks} {close}")
@@ -204,7 +204,7 @@ impl ToolCalls {
         let several = match (parallel, list) {
             (false, _) => "one".to_owned(),
             (true, true) => "one (\",\" BLANKS? one)*".to_owned(),
-            // Without marks there is no telling where the next begins.
+            // Without markers the start of the next call is ambiguous.
             (true, false) if s.start.is_empty() && s.section.0.is_empty() => "one".to_owned(),
             (true, false) => "one (BLANKS? one)*".to_owned(),
         };
@@ -228,7 +228,7 @@ impl ToolCalls {
         lark.rule("start", &starts.join(" | "));
     }
 
-    /// Calls in harmony's messages: the channel `commentary`, a recipient, and arguments in JSON.
+    /// Writes calls as harmony messages: the channel `commentary`, a recipient, and arguments in JSON.
     fn harmony(&self, lark: &mut Lark<'_>) {
         let (channel, message) = (lark.text("<|channel|>"), lark.text("<|message|>"));
         let kind = format!("(\" \" {} \"json\" | \" json\")?", lark.text("<|constrain|>"));
@@ -246,7 +246,7 @@ impl ToolCalls {
         lark.rule("call", &calls);
         let start = match self.extent {
             Extent::Opened { .. } => format!("call | \" to=functions.\" ({})", unnamed.join(" | ")),
-            // A message that thinks may come first; what is in it is not part of the grammar.
+            // A reasoning message may come first; its text is not part of the grammar.
             Extent::Answer { .. } => {
                 let (over, next) = (lark.text("<|end|>"), lark.text("<|start|>"));
                 let content = self.content.as_ref().map(|content| {
@@ -261,7 +261,7 @@ impl ToolCalls {
     }
 }
 
-/// What of a tool's parameters is enforced.
+/// Returns the enforced parameters of a tool.
 fn enforced(
     parameters: &Value,
     place: &str,
@@ -287,7 +287,7 @@ impl BodyKind for CallSyntax {
 struct Lark<'a> {
     vocabulary: &'a Vocabulary,
     rules: String,
-    /// Grammars of JSON, with blanks of their own.
+    /// Grammars of JSON, with white space of their own.
     within: Vec<String>,
 }
 
@@ -299,7 +299,7 @@ impl Lark<'_> {
         self.rules.push('\n');
     }
 
-    /// A value in JSON after a grammar of its own.
+    /// Returns a reference to JSON of a separate grammar.
     fn json(&mut self, grammar: &str) -> String {
         let known = self.within.iter().position(|known| known == grammar);
         let at = known.unwrap_or_else(|| {
@@ -309,7 +309,8 @@ impl Lark<'_> {
         format!("@json_{at}")
     }
 
-    /// A fixed text: marks of the vocabulary as such, ends of an answer and what is behind them left out.
+    /// Writes a fixed text, with special tokens of the vocabulary as such; an end token and the text after it are
+    /// dropped.
     fn text(&self, text: &str) -> String {
         let mut parts = Vec::new();
         for piece in self.vocabulary.split_marks(text) {
@@ -368,7 +369,7 @@ impl Lark<'_> {
         }
     }
 
-    /// A parameter's value, with what ends it.
+    /// Writes a parameter's value, with the marker that ends it.
     fn value(&mut self, value: &ParameterValue, rule: &str, end: &str, framed: bool) -> String {
         let close = self.text(end);
         match value {
@@ -378,18 +379,18 @@ impl Lark<'_> {
             }
             ParameterValue::Constants(texts) => {
                 let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
-                // Other blanks would be part of the text.
+                // Other white space would be part of the text.
                 let around = if framed { "\"\\n\"?" } else { "" };
                 format!("{around} ({}) {around} {close}", texts.join(" | "))
             }
             ParameterValue::Text(None) => self.any_text(rule, end),
             ParameterValue::Text(Some(term)) => {
-                // Of a framed text the line break behind the one mark and that before the other are not part.
+                // The line breaks adjacent to the markers are not part of a framed text.
                 let ends = format!("/(?s:.*){}(?s:.*)/", escaped(end));
                 let name = rule.to_uppercase();
                 self.rule(&format!("{name}_TEXT"), &format!("{term} & ~{ends}"));
                 let mark = self.vocabulary.split_marks(end).iter().any(Result::is_err);
-                // Within one terminal there is no telling too early where the text ends.
+                // Within one terminal the end of the text is unambiguous.
                 let within = if mark { String::new() } else { quoted(end) };
                 if framed {
                     let bare = format!("{name}_TEXT & ~/(\\n(?s:.*)|(?s:.*)\\n)/");
@@ -404,7 +405,7 @@ impl Lark<'_> {
         }
     }
 
-    /// Any text, up to what ends it.
+    /// Writes any text, up to its end marker.
     fn any_text(&self, rule: &str, end: &str) -> String {
         format!("{rule}_text\n{rule}_text[suffix={}]: /(?s:.*)/", quoted(end))
     }
@@ -414,7 +415,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// A text as a regular expression between slashes.
+/// Returns a text as a regular expression for use between slashes.
 fn escaped(text: &str) -> String {
     text.chars().map(|c| format!("\\x{{{:x}}}", u32::from(c))).collect()
 }
@@ -424,7 +425,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && name.chars().all(fits)
 }
 
-/// Parameters are an object, whether or not the schema says so.
+/// Restricts parameters to objects, even if the schema does not.
 fn object_only(parameters: &Value) -> Value {
     match parameters {
         Value::Object(map) if !map.contains_key("type") => {
@@ -436,7 +437,7 @@ fn object_only(parameters: &Value) -> Value {
     }
 }
 
-/// A tool's parameters. Without any that are declared there are none, as OpenAI's documentation has it.
+/// Returns a tool's parameters. If none are declared, there are none, as in OpenAI's documentation.
 fn declared(parameters: Option<&Value>) -> Cow<'_, Value> {
     let says_any = |map: &Map<String, Value>| {
         let properties = map.get("properties").and_then(Value::as_object);
@@ -453,7 +454,7 @@ fn declared(parameters: Option<&Value>) -> Cow<'_, Value> {
     }
 }
 
-/// An error about a schema, which stands at `place`.
+/// Returns an error about a schema, prefixed by its place.
 fn within(e: Error, place: &str) -> Error {
     match e.kind() {
         ErrorKind::Schema { pointer, keyword, what } => ErrorKind::Schema {

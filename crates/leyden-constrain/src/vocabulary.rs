@@ -1,4 +1,4 @@
-//! A model's tokens, arranged for finding those that a grammar allows.
+//! Tokens of a model, arranged to compute the masks of grammars.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,29 +14,30 @@ use crate::grammar::{Grammar, Limits};
 use crate::marks::is_mark;
 use crate::mask::TokenMask;
 
-/// The longest token that is offered, in bytes. The trie takes tokens of up to 1024; the few that are longer are runs
-/// of one character, which shorter ones can write.
-const MOST_TOKEN_BYTES: usize = 1000;
-/// The most tokens and nodes, which the trie stores in 24 and 22 bits.
-const MOST_TOKENS: usize = (1 << 24) - 2;
-const MOST_NODES: usize = (1 << 22) - 2;
+/// Maximum length in bytes of a token in masks. The trie takes tokens of up to 1024 bytes; the few longer ones are
+/// runs of one character, which shorter ones can spell.
+const MAX_TOKEN_BYTES: usize = 1000;
+/// Maximum numbers of tokens and nodes, which the trie stores in 24 and 22 bits.
+const MAX_TOKENS: usize = (1 << 24) - 2;
+const MAX_NODES: usize = (1 << 22) - 2;
 
-/// The vocabulary of one model.
+/// Vocabulary of one model.
 ///
-/// Its making reads every token and sorts them into tries: for 128,000 tokens about half a second of one thread, and
-/// some ten megabytes for as long as it lives; `docs/constrained.md` has the figures. It is shared by all requests.
+/// Building it reads every token and sorts them into tries: for 128,000 tokens about half a second of one thread,
+/// and some ten megabytes as long as it exists; `docs/constrained.md` has the figures. It is shared by all
+/// requests.
 pub struct Vocabulary {
     pub(crate) factory: ParserFactory,
     size: usize,
-    /// What ends an answer.
+    /// End tokens.
     ends: Vec<u32>,
-    /// Structure of the model's format, the ends among it.
+    /// Structural tokens of the model's format, including the end tokens.
     marks: TokenMask,
     /// Their texts, the longest first.
     mark_texts: Vec<(Vec<u8>, u32)>,
-    /// Tokens that say less at the beginning of a text than elsewhere.
+    /// Tokens that decode to less at the beginning of a text than elsewhere.
     shorter_at_start: TokenMask,
-    /// The number of quotes in each token that has one, most first.
+    /// Number of quotes in each token that has any, in descending order.
     quoted: Vec<(usize, u32)>,
 }
 
@@ -50,15 +51,15 @@ impl fmt::Debug for Vocabulary {
 }
 
 impl Vocabulary {
-    /// Arranges a tokenizer's tokens.
+    /// Builds the vocabulary of a tokenizer.
     ///
     /// # Errors
-    /// The vocabulary is empty or larger than any known one.
+    /// The vocabulary is empty or larger than supported.
     pub fn new(tokenizer: &dyn Tokenizer) -> Result<Arc<Vocabulary>, Error> {
         let size = tokenizer.vocab_size();
-        if size == 0 || size > MOST_TOKENS {
+        if size == 0 || size > MAX_TOKENS {
             return Err(
-                ErrorKind::Vocabulary(format!("{size} tokens; 1 to {MOST_TOKENS} are possible")).into()
+                ErrorKind::Vocabulary(format!("{size} tokens; 1 to {MAX_TOKENS} are possible")).into()
             );
         }
         let ids = 0..size as u32;
@@ -82,8 +83,8 @@ impl Vocabulary {
         if !ends.is_empty() {
             trie = trie.with_eos_tokens(&ends);
         }
-        // Forcing the tokens of a text that has only one continuation needs a tokenizer that writes every piece of a
-        // text as it writes the whole, which few do. The model chooses how to write it instead.
+        // Forcing the tokens of a text with a single continuation requires a tokenizer that encodes every part of a
+        // text as within the whole, which few do. The model chooses the tokens instead.
         let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let slices = SlicedBiasComputer::general_slices();
         let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
@@ -101,31 +102,31 @@ impl Vocabulary {
         Ok(Arc::new(Vocabulary { factory, size, ends, marks, mark_texts, shorter_at_start, quoted }))
     }
 
-    /// The number of tokens.
+    /// Returns the number of tokens.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The tokens that end an answer.
+    /// Returns the tokens that end an answer.
     #[must_use]
     pub fn ends(&self) -> &[u32] {
         &self.ends
     }
 
-    /// Makes a grammar ready for use with this vocabulary, within the default [`Limits`].
+    /// Compiles a grammar for this vocabulary, within the default [`Limits`].
     ///
-    /// It runs on a thread of its own stack, and takes about a millisecond for an ordinary schema. What a hostile
-    /// grammar may take is bounded, at some hundred milliseconds; a server still calls this away from the thread that
-    /// computes tokens.
+    /// Runs on a thread with a stack of its own, and takes about a millisecond for an ordinary schema. The time of
+    /// a malicious grammar is limited to some hundred milliseconds; a server still calls this outside of the thread
+    /// that computes tokens.
     ///
     /// # Errors
-    /// The grammar is wrong, unsatisfiable, or needs more than the limits allow.
+    /// The grammar is malformed, unsatisfiable, or exceeds a limit.
     pub fn compile(self: &Arc<Self>, grammar: &Grammar) -> Result<Compiled, Error> {
         self.compile_within(grammar, &Limits::default())
     }
 
-    /// Makes a grammar ready for use, within limits of the caller's.
+    /// Compiles a grammar within the given limits.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -133,7 +134,7 @@ impl Vocabulary {
         Compiled::new(Arc::clone(self), grammar, limits)
     }
 
-    /// A text cut at the marks of this vocabulary: the text between, or a mark's token.
+    /// Splits a text at the structural tokens of this vocabulary: text between them, or a token.
     pub(crate) fn split_marks<'a>(&self, text: &'a str) -> Vec<Result<&'a str, u32>> {
         let mut pieces = Vec::new();
         let (mut from, mut at) = (0, 0);
@@ -157,8 +158,8 @@ impl Vocabulary {
         pieces
     }
 
-    /// Tokens that together have these bytes, however cut: a grammar of bytes sees no difference. `None` if there are
-    /// none.
+    /// Returns tokens that spell these bytes, in any segmentation: a grammar over bytes does not distinguish them.
+    /// `None` if there are none.
     pub(crate) fn spell(&self, bytes: &[u8]) -> Option<Vec<u32>> {
         let trie = self.factory.tok_env().tok_trie();
         let tokens = trie.greedy_tokenize(bytes);
@@ -169,7 +170,7 @@ impl Vocabulary {
         &self.marks
     }
 
-    /// The text of a token; nothing for a mark unless `marks` are wanted.
+    /// Returns the text of a token; empty for a structural one unless `marks` is true.
     pub(crate) fn text(&self, id: u32, marks: bool) -> &[u8] {
         let trie = self.factory.tok_env().tok_trie();
         let bytes = if id < trie.vocab_size() as u32 { trie.token(id) } else { &[] };
@@ -180,7 +181,7 @@ impl Vocabulary {
         }
     }
 
-    /// The tokens with at least so many quotes.
+    /// Returns the tokens with at least `least` quotes.
     pub(crate) fn with_quotes(&self, least: usize) -> impl Iterator<Item = u32> + '_ {
         self.quoted.iter().take_while(move |(quotes, _)| *quotes >= least).map(|(_, id)| *id)
     }
@@ -194,19 +195,20 @@ fn bytes(tokenizer: &dyn Tokenizer, id: u32) -> &[u8] {
     tokenizer.token_bytes(id).unwrap_or_default()
 }
 
-/// A token as the trie has it: marks behind a byte that no text has. Empty for what must not be offered.
+/// Returns a token in the form of the trie: structural ones after a byte that occurs in no text. Empty for tokens
+/// that must not be generated.
 fn word(tokenizer: &dyn Tokenizer, id: u32, mark: bool) -> Vec<u8> {
     let bytes = bytes(tokenizer, id);
     match bytes {
-        _ if bytes.len() > MOST_TOKEN_BYTES || bytes.is_empty() => Vec::new(),
+        _ if bytes.len() > MAX_TOKEN_BYTES || bytes.is_empty() => Vec::new(),
         _ if mark => [&[TokTrie::SPECIAL_TOKEN_MARKER], bytes].concat(),
-        // No text has this byte, and it would be taken for the beginning of a mark.
+        // No text contains this byte, which would be taken for the prefix of a structural token.
         [TokTrie::SPECIAL_TOKEN_MARKER, ..] => Vec::new(),
         _ => bytes.to_vec(),
     }
 }
 
-/// Refuses vocabularies for which the trie has no room.
+/// Returns an error if the vocabulary exceeds the capacity of the trie.
 fn check_nodes(words: &[Vec<u8>]) -> Result<(), Error> {
     let mut sorted: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     sorted.sort_unstable();
@@ -214,11 +216,11 @@ fn check_nodes(words: &[Vec<u8>]) -> Result<(), Error> {
     let mut nodes = 1;
     for word in sorted {
         let shared = word.iter().zip(before).take_while(|(a, b)| a == b).count();
-        // The same word again is a node of its own.
+        // A duplicate is a node of its own.
         nodes += (word.len() - shared).max(1);
         before = word;
     }
-    if nodes > MOST_NODES {
+    if nodes > MAX_NODES {
         return Err(ErrorKind::Vocabulary("its tokens are too long together".into()).into());
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! Writes Lark.
+//! Output of rules in Lark.
 
 use std::fmt::Write;
 
 use super::parse::{Node, Rules};
 use crate::error::Error;
 
-/// The grammar in Lark.
+/// Writes the grammar in Lark.
 pub(super) fn write(rules: &Rules) -> Result<String, Error> {
     let recursive = recursive(rules);
     let mut writer = Writer { recursive: &recursive, out: String::new(), words: 0 };
@@ -18,14 +18,14 @@ pub(super) fn write(rules: &Rules) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Which rules lead, over any way, to one that leads back to itself.
+/// Returns for each rule whether it leads, directly or indirectly, to a rule that refers back to itself.
 fn recursive(rules: &Rules) -> Vec<bool> {
     let n = rules.bodies.len();
     let mut uses: Vec<Vec<usize>> = vec![Vec::new(); n];
     for (number, body) in rules.bodies.iter().enumerate() {
         collect(body, &mut uses[number]);
     }
-    // Words are those whose rules are all words: found from the leaves on.
+    // Terminals are the rules that refer only to terminals: determined from the leaves upwards.
     let mut left: Vec<usize> = uses.iter().map(Vec::len).collect();
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); n];
     for (number, used) in uses.iter().enumerate() {
@@ -56,7 +56,7 @@ fn collect(node: &Node, uses: &mut Vec<usize>) {
 
 struct Writer<'a> {
     recursive: &'a [bool],
-    /// Words of rules that are not words as a whole.
+    /// Terminals for parts of rules that are not terminals as a whole.
     out: String,
     words: usize,
 }
@@ -72,7 +72,7 @@ impl Writer<'_> {
         uses.iter().all(|number| !self.recursive[*number])
     }
 
-    /// The body of a rule, or a part of it.
+    /// Writes the body of a rule, or a part of it.
     fn rule(&mut self, node: &Node) -> String {
         if self.is_word(node) {
             return self.new_word(node);
@@ -88,7 +88,7 @@ impl Writer<'_> {
                 let mut parts: Vec<String> = Vec::new();
                 let is_word: Vec<bool> = nodes.iter().map(|node| self.is_word(node)).collect();
                 let mut rest = nodes.as_slice();
-                // What stands together becomes one word.
+                // Adjacent terminals are joined to one.
                 for same in is_word.chunk_by(|a, b| a == b) {
                     let (run, behind) = rest.split_at(same.len());
                     rest = behind;
@@ -111,7 +111,7 @@ impl Writer<'_> {
         if let Node::Rule(number) = node {
             return self.name(*number);
         }
-        // Lark has a text of nothing in rules.
+        // In Lark, the empty text is only possible in rules.
         if matches!(node, Node::Sequence(nodes) if nodes.is_empty()) {
             return "\"\"".into();
         }
@@ -123,7 +123,7 @@ impl Writer<'_> {
     }
 }
 
-/// A word's body.
+/// Writes the body of a terminal.
 fn word(node: &Node) -> String {
     match node {
         Node::Literal(text) => serde_json::Value::from(text.as_str()).to_string(),

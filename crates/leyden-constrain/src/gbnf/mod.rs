@@ -1,16 +1,16 @@
-//! GBNF, the notation of llama.cpp's grammars, put into Lark.
+//! Translation of GBNF, llama.cpp's grammar notation, to Lark.
 //!
-//! GBNF describes texts by their characters; Lark first cuts them into words. What never leads back to itself becomes a
-//! word as a whole, and in a rule that does, as much as stands together. A word is read as far as it goes, so where one
-//! may end and something may follow that could also be more of it, the longer reading is taken. A grammar without
-//! recursion is one word, and exact.
+//! GBNF describes texts by characters; Lark first splits them into terminals. A rule that never refers back to
+//! itself becomes one terminal, and in a recursive rule each maximal sequence without recursion does. Terminals
+//! match greedily: where one may end and the following text could also continue it, the longer match is used. A
+//! grammar without recursion is one terminal, and exact.
 
 mod lark;
 mod parse;
 
 use crate::error::Error;
 
-/// A grammar in Lark for one in GBNF.
+/// Translates a GBNF grammar to Lark.
 pub(crate) fn to_lark(source: &str) -> Result<String, Error> {
     lark::write(&parse::parse(source)?)
 }

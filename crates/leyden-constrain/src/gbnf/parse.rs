@@ -1,33 +1,33 @@
-//! Reads GBNF.
+//! Parser of GBNF.
 
 use std::collections::HashMap;
 
 use crate::error::{Error, ErrorKind};
 
-/// How deep parentheses may nest.
-const MOST_DEPTH: usize = 64;
-/// How many rules there may be.
-const MOST_RULES: usize = 2_000;
-/// The most repetitions that may be asked for.
-const MOST_REPEATS: u32 = 10_000;
+/// Maximum nesting depth of parentheses.
+const MAX_DEPTH: usize = 64;
+/// Maximum number of rules.
+const MAX_RULES: usize = 2_000;
+/// Maximum count of a repetition.
+const MAX_REPEATS: u32 = 10_000;
 
 /// Rules by number; the first is the root.
 pub(super) struct Rules {
     pub(super) bodies: Vec<Node>,
 }
 
-/// What a rule consists of.
+/// Body of a rule, or part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
     Literal(String),
-    /// Characters from one to another, or all others.
+    /// One of the characters in these ranges, or one outside of them.
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
     /// Any character.
     Any,
-    /// The rule of this number.
+    /// Reference to the rule of this number.
     Rule(usize),
     Sequence(Vec<Node>),
     Choice(Vec<Node>),
@@ -38,7 +38,7 @@ pub(super) enum Node {
     },
 }
 
-/// Reads a grammar.
+/// Parses a grammar.
 pub(super) fn parse(source: &str) -> Result<Rules, Error> {
     let mut parser =
         Parser { rest: source, source, names: HashMap::new(), bodies: Vec::new(), used_at: Vec::new() };
@@ -67,7 +67,7 @@ struct Parser<'a> {
     source: &'a str,
     names: HashMap<&'a str, usize>,
     bodies: Vec<Option<Node>>,
-    /// The line on which each rule was first named.
+    /// Line of the first reference to each rule.
     used_at: Vec<usize>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         Err(wrong(self.line(), what))
     }
 
-    /// Skips blanks and comments, line breaks only where they do not end a rule.
+    /// Skips spaces and comments, and line breaks if `lines` is true.
     fn blanks(&mut self, lines: bool) {
         loop {
             let text = self
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
         let (name, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         if name.is_empty() {
-            return self.wrong("the name of a rule was expected");
+            return self.wrong("expected the name of a rule");
         }
         self.rest = rest;
         Ok(name)
@@ -112,8 +112,8 @@ impl<'a> Parser<'a> {
             return Ok(*number);
         }
         let number = self.bodies.len();
-        if number >= MOST_RULES {
-            return Err(ErrorKind::TooComplex(format!("more than {MOST_RULES} rules")).into());
+        if number >= MAX_RULES {
+            return Err(ErrorKind::TooComplex(format!("more than {MAX_RULES} rules")).into());
         }
         self.names.insert(name, number);
         self.bodies.push(None);
@@ -127,23 +127,23 @@ impl<'a> Parser<'a> {
         self.blanks(false);
         match self.rest.strip_prefix("::=") {
             Some(rest) => self.rest = rest,
-            None => return self.wrong("`::=` was expected"),
+            None => return self.wrong("expected `::=`"),
         }
         self.blanks(true);
         let body = self.choice(0)?;
         if self.bodies[number].replace(body).is_some() {
-            return self.wrong(&format!("the rule `{name}` stands twice"));
+            return self.wrong(&format!("the rule `{name}` is defined twice"));
         }
         self.blanks(false);
         if self.rest.is_empty() || self.rest.starts_with(['\r', '\n']) {
             return Ok(());
         }
-        self.wrong("the end of the line was expected")
+        self.wrong("expected the end of the line")
     }
 
     fn choice(&mut self, depth: usize) -> Result<Node, Error> {
-        if depth > MOST_DEPTH {
-            return Err(ErrorKind::TooComplex(format!("parentheses nested deeper than {MOST_DEPTH}")).into());
+        if depth > MAX_DEPTH {
+            return Err(ErrorKind::TooComplex(format!("parentheses nested deeper than {MAX_DEPTH}")).into());
         }
         let mut options = vec![self.sequence(depth)?];
         loop {
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
                     self.blanks(true);
                     match self.rest.strip_prefix(')') {
                         Some(rest) => self.rest = rest,
-                        None => return self.wrong("`)` was expected"),
+                        None => return self.wrong("expected `)`"),
                     }
                     node
                 }
@@ -209,14 +209,14 @@ impl<'a> Parser<'a> {
         Ok(node)
     }
 
-    /// `{m}`, `{m,}`, `{,n}` or `{m,n}`, and its length.
+    /// Parses `{m}`, `{m,}`, `{,n}` or `{m,n}`. Returns the counts and the length in bytes.
     fn counts(&self) -> Result<(u32, Option<u32>, usize), Error> {
-        let Some(end) = self.rest.find('}') else { return self.wrong("`}` was expected") };
+        let Some(end) = self.rest.find('}') else { return self.wrong("expected `}`") };
         let inner = &self.rest[1..end];
         let number = |text: &str| match text.trim().parse::<u32>() {
-            Ok(n) if n <= MOST_REPEATS => Ok(n),
-            Ok(_) => Err(ErrorKind::TooComplex(format!("more than {MOST_REPEATS} repetitions")).into()),
-            Err(_) => self.wrong("a number of repetitions was expected"),
+            Ok(n) if n <= MAX_REPEATS => Ok(n),
+            Ok(_) => Err(ErrorKind::TooComplex(format!("more than {MAX_REPEATS} repetitions")).into()),
+            Err(_) => self.wrong("expected a number of repetitions"),
         };
         let (least, most) = match inner.split_once(',') {
             None => (number(inner)?, Some(number(inner)?)),
@@ -226,7 +226,7 @@ impl<'a> Parser<'a> {
             ),
         };
         if most.is_some_and(|most| most < least) {
-            return self.wrong("fewer repetitions at most than at least");
+            return self.wrong("the maximum of a repetition is less than its minimum");
         }
         Ok((least, most, end + 1))
     }
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
         let mut text = String::new();
         loop {
             match self.rest.chars().next() {
-                None | Some('\n') => return self.wrong("`\"` was expected"),
+                None | Some('\n') => return self.wrong("expected `\"`"),
                 Some('"') => break,
                 Some(_) => text.push(self.character()?),
             }
@@ -252,7 +252,7 @@ impl<'a> Parser<'a> {
         let mut ranges = Vec::new();
         loop {
             match self.rest.chars().next() {
-                None | Some('\n') => return self.wrong("`]` was expected"),
+                None | Some('\n') => return self.wrong("expected `]`"),
                 Some(']') => break,
                 Some(_) => {}
             }
@@ -265,22 +265,22 @@ impl<'a> Parser<'a> {
                 first
             };
             if last < first {
-                return self.wrong("a range of characters ends before it begins");
+                return self.wrong("the end of a character range is less than its start");
             }
             ranges.push((first, last));
         }
         self.rest = &self.rest[1..];
         if ranges.is_empty() && !negated {
-            return self.wrong("a class without characters");
+            return self.wrong("a character class without characters");
         }
         Ok(if ranges.is_empty() { Node::Any } else { Node::Class { negated, ranges } })
     }
 
-    /// One character, escaped or not.
+    /// Parses one character, possibly escaped.
     fn character(&mut self) -> Result<char, Error> {
         let mut chars = self.rest.chars();
         let (Some(c), escaped) = (chars.next(), chars.next()) else {
-            return self.wrong("a character was expected");
+            return self.wrong("expected a character");
         };
         if c != '\\' {
             self.rest = &self.rest[c.len_utf8()..];
@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
         if digits > 0 {
             let code = self.rest.get(2..2 + digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
             let Some(c) = code.and_then(char::from_u32) else {
-                return self.wrong("an escape that is no character");
+                return self.wrong("an escape that is not a character");
             };
             self.rest = &self.rest[2 + digits..];
             return Ok(c);

@@ -1,4 +1,4 @@
-//! What vocabularies, compiling and masks cost: figures for `docs/constrained.md`, which nothing depends on.
+//! Costs of vocabularies, compiling and masks: figures for `docs/constrained.md`, on which nothing depends.
 use leyden_testkit::shared;
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ fn times_on_two_vocabularies() {
     measure("llama-bpe", gguf_tokenizer(&path).as_ref(), &schemas);
 }
 
-/// What [`leyden_constrain::Compiled::bytes`] estimates beside what the process grows by.
+/// Difference between the estimate of [`leyden_constrain::Compiled::bytes`] and the growth of the process.
 #[test]
 #[ignore = "prints sizes, and needs the shared data"]
 fn sizes_of_compiled_schemas() {

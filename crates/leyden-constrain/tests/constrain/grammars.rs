@@ -148,7 +148,7 @@ fn gbnf_is_followed() {
     for (bad, line, what) in [
         ("root ::= a", 1, "no rule `a`"),
         ("root ::= \"a\"\nroot ::= \"b\"", 2, "twice"),
-        ("root ::= \"a", 1, "was expected"),
+        ("root ::= \"a", 1, "expected `\"`"),
         ("root ::= (\"a\"\n", 2, "`)`"),
         ("root ::= *", 1, "nothing to repeat"),
         ("root ::= [b-a]", 1, "range"),

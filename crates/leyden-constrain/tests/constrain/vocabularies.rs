@@ -61,7 +61,7 @@ pub(crate) fn id(tokenizer: &dyn Tokenizer, text: &str) -> u32 {
     (0..tokenizer.vocab_size() as u32).find(|id| tokenizer.token_bytes(*id) == Some(text.as_bytes())).unwrap()
 }
 
-/// Whether a text follows a constraint to its end, token by token; masks and acceptance must agree.
+/// Returns whether a text follows a constraint to its end, token by token; masks and acceptance must agree.
 pub(crate) fn follows(constraint: &Constraint, tokenizer: &dyn Tokenizer, text: &str) -> bool {
     let mut by_mask = constraint.clone();
     let mut unasked = constraint.clone();
