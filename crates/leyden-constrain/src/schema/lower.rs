@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 
 use super::check::{apply_format, check_harmless, check_pattern, check_shape};
 use super::keywords::{Keyword, keyword};
+use super::one_of::{self, ORIGIN};
 use super::rewrite::{dependencies, negation, type_names};
-use super::{JsonForm, Lowered, one_of, work};
+use super::{JsonForm, Lowered, work};
 use crate::error::{Error, ErrorKind};
 
 /// Maximum nesting depth of schemas, including references.
@@ -19,9 +20,6 @@ const MAX_DEPTH: usize = 200;
 const MAX_VALUE_DEPTH: usize = 100;
 /// Maximum number of schemas in all.
 const MAX_SCHEMAS: usize = 20_000;
-
-/// Temporary key beside `oneOf` with its original place.
-pub(super) const ORIGIN: &str = "x-origin";
 
 /// Reduces a schema for text in which duplicate items are detected.
 pub(crate) fn lower_watched(schema: &Value, form: JsonForm) -> Result<Lowered, Error> {

@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::decimal::Decimal;
 use super::keywords::TYPES;
-use super::lower::ORIGIN;
 use super::rewrite::type_names;
 use crate::error::{Error, ErrorKind};
+
+/// Temporary key beside `oneOf` with its original place.
+pub(super) const ORIGIN: &str = "x-origin";
 
 /// Maximum number of comparisons of two schemas, for all `oneOf` of a schema.
 const MAX_COMPARISONS: usize = 100_000;
