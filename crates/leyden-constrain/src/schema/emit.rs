@@ -8,11 +8,11 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use super::decimal;
+use super::form::{JsonForm, WHITESPACE};
 use super::multiples;
 use super::read::Reading;
 use super::text::{Writing, literal, of_length};
 use super::values::{ArrayValues, Definitions, Kind, NumberValues, ObjectValues, Reason, TextValues, Values};
-use super::{JsonForm, WHITESPACE};
 use crate::error::{Error, ErrorKind};
 
 /// Maximum length of the grammar in bytes.

@@ -4,6 +4,7 @@ mod check;
 mod decimal;
 mod emit;
 mod fits;
+mod form;
 mod formats;
 mod keywords;
 mod lower;
@@ -16,6 +17,7 @@ mod text;
 mod values;
 mod work;
 
+pub use form::JsonForm;
 pub(crate) use lower::{lower_as, lower_watched};
 pub(crate) use places::Places;
 
@@ -25,28 +27,6 @@ use serde_json::Value;
 
 use self::values::{Kind, Values};
 use crate::error::{Error, ErrorKind};
-
-/// White space between the tokens of JSON: none, a space, or line breaks with an indent. It is limited, because
-/// weak models would otherwise generate white space endlessly.
-const WHITESPACE: &str = r"[ ]|\n{1,2}[ \t]{0,20}";
-
-/// Formatting of generated JSON, where the schema leaves it open.
-///
-/// The default is the standard's: objects may have further properties unless the schema says otherwise, and spaces
-/// and line breaks are allowed between the tokens of JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JsonForm {
-    /// True if objects without `additionalProperties` have only the properties that the schema names. An object
-    /// without named properties stays open, as does one that requires more properties than are named.
-    pub closed: bool,
-    /// True if there are no line breaks, and no spaces except one after a comma or colon.
-    pub compact: bool,
-}
-
-impl JsonForm {
-    /// Formatting of llama.cpp's grammars: closed objects, written compactly.
-    pub const CLOSED: JsonForm = JsonForm { closed: true, compact: true };
-}
 
 /// Schema reduced to what is enforced.
 #[derive(Clone, Debug)]
