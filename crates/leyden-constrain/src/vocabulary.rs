@@ -8,9 +8,7 @@ use llguidance::ParserFactory;
 use llguidance::earley::SlicedBiasComputer;
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 
-use crate::constraint::Compiled;
 use crate::error::{Error, ErrorKind};
-use crate::grammar::{Grammar, Limits};
 use crate::marks::is_mark;
 use crate::mask::TokenMask;
 
@@ -112,26 +110,6 @@ impl Vocabulary {
     #[must_use]
     pub fn ends(&self) -> &[u32] {
         &self.ends
-    }
-
-    /// Compiles a grammar for this vocabulary, within the default [`Limits`].
-    ///
-    /// Runs on a thread with a stack of its own, and takes about a millisecond for an ordinary schema. The time of
-    /// a malicious grammar is limited to some hundred milliseconds; a server still calls this outside of the thread
-    /// that computes tokens.
-    ///
-    /// # Errors
-    /// The grammar is malformed, unsatisfiable, or exceeds a limit.
-    pub fn compile(self: &Arc<Self>, grammar: &Grammar) -> Result<Compiled, Error> {
-        self.compile_within(grammar, &Limits::default())
-    }
-
-    /// Compiles a grammar within the given limits.
-    ///
-    /// # Errors
-    /// As [`compile`](Self::compile).
-    pub fn compile_within(self: &Arc<Self>, grammar: &Grammar, limits: &Limits) -> Result<Compiled, Error> {
-        Compiled::new(Arc::clone(self), grammar, limits)
     }
 
     /// Splits a text at the structural tokens of this vocabulary: text between them, or a token.
