@@ -8,7 +8,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::calls::{CallBody, CallSyntax};
-use super::{OutputEvent, OutputFormat};
+use super::event::OutputEvent;
+use super::format::OutputFormat;
 use crate::template::{ChatTemplate, RenderOptions, Rendered};
 
 const USER: &str = "zquser";
@@ -34,7 +35,17 @@ const REASONING: &[(&str, &str)] = &[
     ("<|think_start|>", "<|think_end|>"),
 ];
 
-pub(super) fn detect(template: &ChatTemplate) -> OutputFormat {
+impl OutputFormat {
+    /// Derives the format from a chat template. Only what the template's renderings show is detected.
+    ///
+    /// Renders up to ten short conversations, which takes some milliseconds; call it once per model.
+    #[must_use]
+    pub fn detect(template: &ChatTemplate) -> OutputFormat {
+        detect(template)
+    }
+}
+
+fn detect(template: &ChatTemplate) -> OutputFormat {
     if ["<|channel|>", "<|message|>", "analysis"].iter().all(|mark| template.mentions(mark)) {
         return OutputFormat { harmony: true, ..OutputFormat::default() };
     }

@@ -5,7 +5,7 @@
 use super::calls::MAX_CALL_BYTES;
 use super::json_scan::{JsonScan, Scanned};
 use super::literal::beginning;
-use super::parser::Part;
+use super::parsed::Part;
 use super::tools::is_object;
 
 const START: &str = "<|start|>";

@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use super::bare::{BareCalls, BareReading, Verdict};
 use super::calls::{Progress, Reader};
+use super::event::OutputEvent;
+use super::format::OutputFormat;
 use super::harmony::Harmony;
 use super::literal::{Literal, Match, beginning};
+use super::parsed::Part;
 use super::reading::Reading;
 use super::tools::Tools;
-use super::{OutputEvent, OutputFormat};
 
 /// Maximum number of whitespace characters before a call that are dropped; more of them are content.
 const MAX_BLANKS: usize = 256;
@@ -84,23 +86,18 @@ enum State {
     Bare(Box<BareReading>),
 }
 
-/// Parsed part of an answer.
-#[derive(Clone, Debug)]
-pub(super) enum Part {
-    Reasoning(String),
-    /// Content, and the end of it in the answer's text.
-    Content(String, usize),
-    CallBegins {
-        id: Option<String>,
-        name: String,
-    },
-    Arguments(String),
-    CallEnds,
-    Unfinished,
+impl OutputFormat {
+    /// Creates a parser for one answer to `prompt`, whose end tells whether the answer starts within reasoning.
+    /// `tools` are those of the request, in the form that templates take; without tools nothing is parsed as a
+    /// call.
+    #[must_use]
+    pub fn parser(&self, prompt: &str, tools: Option<&Json>) -> OutputParser {
+        OutputParser::new(self, prompt, tools)
+    }
 }
 
 impl OutputParser {
-    pub(super) fn new(format: &OutputFormat, prompt: &str, tools: Option<&Json>) -> OutputParser {
+    fn new(format: &OutputFormat, prompt: &str, tools: Option<&Json>) -> OutputParser {
         let tools = Tools::new(tools);
         if format.harmony {
             let kind = Kind::Harmony(Box::new(Harmony::new(prompt, !tools.is_empty())));

@@ -9,7 +9,7 @@ use crate::answer::AnswerText;
 use crate::stop::StopMatcher;
 use crate::tokenizer::Tokenizer;
 
-/// Turns the tokens of an answer into its parts as they arrive. Stop strings are matched in the content only:
+/// Parts of an answer, converted from its tokens as they arrive. Stop strings are matched in the content only:
 /// reasoning and tool calls may contain them.
 #[derive(Clone, Debug)]
 pub struct AnswerParts {

@@ -10,7 +10,7 @@ use super::calls::{CallBody, MAX_CALL_BYTES, Progress, Reader};
 use super::json_scan::{JsonScan, Scanned, Step};
 use super::literal::{Found, Literal, Match};
 use super::object::{Object, Read};
-use super::parser::Part;
+use super::parsed::Part;
 use super::tools::{Tools, is_object, unclosed_string, unfinished_value, without_quotes};
 
 /// Maximum length in bytes of the name of a tool or parameter.
