@@ -2,7 +2,7 @@
 //! of DeepSeek V3) and Tiny Aya (followed by o200k's rule without cases).
 
 use super::alternatives::*;
-use super::{deepseek, o200k, run};
+use super::{deepseek, o200k};
 use crate::tokenizer::classes::is_number;
 
 /// Scripts of AFMoE's expression. One of its ranges begins at U+F900, a compatibility ideograph that normalizes to

@@ -4,11 +4,18 @@
 //! it does not match. It examines at most one character beyond its match (white space: up to the end of the white
 //! space), so that a rule made of alternatives takes linear time.
 
-use super::{Split, run};
 use crate::tokenizer::classes::{Class, class, is_letter, is_number, is_other};
+
+/// Splits a text into words, in order and without gaps: the joined words are the text.
+pub(crate) type Split = for<'t> fn(text: &'t str, word: &mut dyn FnMut(&'t str));
 
 /// Matcher at the beginning of a text. Returns the length of the match in bytes.
 pub(super) type Alternative = fn(&str) -> usize;
+
+/// Returns the length of `text` up to the first character for which `keep` is false.
+pub(super) fn run(text: &str, keep: impl Fn(char) -> bool) -> usize {
+    text.find(|c| !keep(c)).unwrap_or(text.len())
+}
 
 /// Splits `text` by the first stage, every piece of that by the second, and so on. A later stage treats a piece as
 /// a whole text, without look-around beyond it.

@@ -2,7 +2,7 @@
 //! `[\p{P}!-/:-@\[-`{-~]` and GPT-2's rule as successive stages.
 
 use super::alternatives::*;
-use super::{gpt2, run};
+use super::gpt2;
 use crate::tokenizer::classes::{Class, class};
 
 pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {

@@ -9,7 +9,6 @@
 //! because the range that ends its ASCII punctuation, `:-~`, contains letters.
 
 use super::alternatives::*;
-use super::run;
 use crate::tokenizer::classes::{Class, class, is_letter};
 
 /// Cased letters in the LLM's expression.

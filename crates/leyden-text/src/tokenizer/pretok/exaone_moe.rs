@@ -2,7 +2,6 @@
 //! `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+`.
 
 use super::alternatives::*;
-use super::run;
 use crate::tokenizer::classes::{Class, class, is_letter, is_other};
 
 pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {

@@ -1,7 +1,7 @@
 //! Rule of Falcon: `[\p{P}\$\+<=>\^~\|`]+`, GPT-2's rule and `[0-9][0-9][0-9]` as successive stages.
 
 use super::alternatives::*;
-use super::{gpt2, run};
+use super::gpt2;
 use crate::tokenizer::classes::{Class, class};
 
 pub(super) fn split<'t>(text: &'t str, word: &mut dyn FnMut(&'t str)) {

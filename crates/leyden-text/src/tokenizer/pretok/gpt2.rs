@@ -1,8 +1,7 @@
 //! The rule of GPT-2:
 //! `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
 
-use super::alternatives::{isolate_numbers, stages, white_space};
-use super::run;
+use super::alternatives::{isolate_numbers, run, stages, white_space};
 use crate::tokenizer::classes::{is_letter, is_number, is_other};
 
 pub(crate) fn split<'t>(mut text: &'t str, word: &mut dyn FnMut(&'t str)) {

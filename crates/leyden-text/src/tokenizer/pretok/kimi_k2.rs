@@ -5,7 +5,6 @@
 //! match llama.cpp's interpretation: any letters, and no marks.
 
 use super::alternatives::*;
-use super::run;
 use crate::tokenizer::classes::is_letter;
 
 /// Blocks of ideographs.

@@ -1,7 +1,7 @@
 //! Rules that split at line ends first: `[^\n]+|[\n]+`.
 
-use super::alternatives::stages;
-use super::{cl100k, run};
+use super::alternatives::{run, stages};
+use super::cl100k;
 
 /// Splits at line ends only, for vocabularies of raw text, whose tokens may span words.
 pub(crate) fn split<'t>(mut text: &'t str, word: &mut dyn FnMut(&'t str)) {

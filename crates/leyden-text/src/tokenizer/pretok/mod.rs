@@ -22,8 +22,7 @@ mod qwen35;
 mod superbpe;
 mod youtu;
 
-/// Splits a text into words, in order and without gaps: the joined words are the text.
-pub(crate) type Split = for<'t> fn(text: &'t str, word: &mut dyn FnMut(&'t str));
+pub(crate) use self::alternatives::Split;
 
 /// Encoding of texts in a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,11 +199,6 @@ pub(crate) fn named(name: &str) -> Option<&'static PreTokenizer> {
 /// Returns every known name, in the order of the table.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PRE_TOKENIZERS.iter().flat_map(|row| row.names.iter().copied())
-}
-
-/// Returns the length of `text` up to the first character for which `keep` is false.
-fn run(text: &str, keep: impl Fn(char) -> bool) -> usize {
-    text.find(|c| !keep(c)).unwrap_or(text.len())
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //! and marks belong to words in one vocabulary only.
 
 use super::alternatives::*;
-use super::run;
 use crate::tokenizer::classes::is_letter;
 
 /// Splits by the rule of GPT-4o and similar models.

@@ -2,7 +2,7 @@
 //! with single digits.
 
 use super::alternatives::*;
-use super::{o200k, run};
+use super::o200k;
 
 const KOREAN: &[(char, char)] = &[('\u{3131}', '\u{318e}'), ('\u{ac00}', '\u{d7a3}')];
 const CHINESE_PUNCTUATION: &[(char, char)] = &[
