@@ -5,6 +5,7 @@
 //! name.
 
 use super::field::{Field, Row, flatten};
+use super::growth::{MAX_EXTRA, MAX_GROWTH};
 use super::pattern::Pattern;
 use super::pre_tokenizer::{Metaspace, Prepend};
 use crate::error::Error;
@@ -113,7 +114,7 @@ impl Decoder {
 }
 
 fn run(steps: &[Boxed], text: &str, first: bool) -> Option<Piece> {
-    let most = super::MAX_GROWTH.saturating_mul(text.len()).saturating_add(super::MAX_EXTRA);
+    let most = MAX_GROWTH.saturating_mul(text.len()).saturating_add(MAX_EXTRA);
     let mut text = text.to_owned();
     for step in steps {
         match step.decode(text, first) {
@@ -197,14 +198,14 @@ impl Step for Replace {
 
 // Stripping of a character at the ends of a token or of the text.
 
-/// Strips at most `start` and `stop` occurrences of a character at the beginning and end of every token.
+/// Step that strips at most `start` and `stop` occurrences of a character at the beginning and end of every token.
 struct Strip {
     content: char,
     start: u32,
     stop: u32,
 }
 
-/// Strips them at the beginning of the text.
+/// The same at the beginning of the text only.
 struct StripText(Strip);
 
 fn read_strip(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {

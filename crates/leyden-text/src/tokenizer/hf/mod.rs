@@ -21,8 +21,11 @@ mod classes;
 mod decoder;
 mod document;
 mod field;
+mod growth;
 mod model;
+mod models;
 mod normalizer;
+mod normalizers;
 mod pattern;
 mod pieces;
 mod post_processor;
@@ -47,6 +50,7 @@ use self::added::{AddedToken, AddedTokens, Register, Stretch};
 use self::decoder::Decoder;
 use self::document::{Document, Vocab, Vocabulary};
 use self::field::Field;
+use self::growth::{MAX_EXTRA, MAX_GROWTH};
 use self::model::{Model, NoToken, NotWritten, Parts};
 use self::normalizer::{Keeps, Normalizer};
 use self::pieces::{Normalized, Pieces};
@@ -166,12 +170,6 @@ fn missing(folder: &HfFolder) -> String {
     format!("missing; the folder has {}, from which transformers can {remedy}", others.join(" and "))
 }
 
-/// Maximum factor by which normalization may lengthen a text: no character becomes that long, and rules that double
-/// the text repeatedly must end.
-const MAX_GROWTH: usize = 64;
-/// Maximum additional growth of a stretch of text: prefixes added to it.
-const MAX_EXTRA: usize = 256;
-
 /// Parses a component of a file strictly and within limits.
 fn component(raw: Option<&RawValue>, file: &str, name: &'static str) -> Result<Option<Value>, Error> {
     let Some(raw) = raw else { return Ok(None) };
@@ -201,7 +199,7 @@ fn read_files(
     let truncation = component(document.truncation, file, "truncation")?;
     let direction = truncation.as_ref().and_then(|value| value.get("direction")).and_then(Value::as_str);
     let field = |name, value| Field::new(file, name, value);
-    let normalizer = normalizer.as_ref().map(|value| normalizer::read(field("normalizer", value)));
+    let normalizer = normalizer.as_ref().map(|value| normalizers::read(field("normalizer", value)));
     let normalizers = normalizer.transpose()?.unwrap_or_default();
     let pre_tokenizer =
         pre_tokenizer.as_ref().map(|value| pre_tokenizer::read(field("pre_tokenizer", value)));
@@ -225,10 +223,10 @@ fn read_files(
     register.add(document.added_tokens.iter().map(Into::into));
     files.add_tokens(&mut register)?;
 
-    let takes_bytes = model::takes_bytes(fields, &ids);
+    let takes_bytes = models::takes_bytes(fields, &ids);
     let raw_bytes = takes_bytes && pre_tokenizers.last_mut().is_some_and(|last| last.leave_bytes());
     let control = register.control();
-    let model = model::read(&Parts { file, fields, ids: &ids, control: &control, raw_bytes })?;
+    let model = models::read(&Parts { file, fields, ids: &ids, control: &control, raw_bytes })?;
     let (added, spelled) = AddedTokens::new(file, &register.tokens, &normalizers)?;
     let added_texts = spelled.iter().map(|(id, text)| (*id, text.as_str()));
     let texts = Vocabulary::new(file, entries.iter().copied().chain(added_texts))?;
