@@ -31,6 +31,7 @@
 
 mod answer;
 mod detok;
+mod encode;
 mod error;
 pub mod output;
 mod stop;
@@ -39,6 +40,10 @@ mod tokenizer;
 
 pub use answer::AnswerText;
 pub use detok::Detokenizer;
+pub use encode::{
+    encode_prompt, encode_prompt_within, encode_rendered, encode_rendered_within, encode_whole,
+    encode_whole_within,
+};
 pub use error::{Error, ErrorKind};
 pub use stop::{StopEvent, StopMatcher};
 pub use template::{
@@ -47,7 +52,6 @@ pub use template::{
 };
 pub use tokenizer::{
     Bounds, FillInMiddle, LabelMarks, LabelPrompt, LabelledText, LabelledWindow, Located, Pair, PairTemplate,
-    Pairs, Special, Tokenizer, WindowLimits, encode_located, encode_prompt, encode_prompt_within,
-    encode_rendered, encode_rendered_within, encode_whole, encode_whole_within, from_gguf, from_hf,
-    from_tokenizer_json, unread_keys,
+    Pairs, Special, Tokenizer, WindowLimits, encode_located, from_gguf, from_hf, from_tokenizer_json,
+    unread_keys,
 };

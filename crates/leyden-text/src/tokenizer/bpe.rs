@@ -324,8 +324,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::Special;
+    use super::super::fields::TOKENS;
     use super::super::merges::SCAN_TOKENS;
-    use super::super::vocab::TOKENS;
     use super::*;
 
     fn tokenizer(tokens: &[String], merges: &[String]) -> Box<dyn Tokenizer> {

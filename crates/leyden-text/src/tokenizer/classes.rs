@@ -1,20 +1,7 @@
 //! Character classes of the pre-tokenizers' patterns.
 
+pub(crate) use super::class::Class;
 use super::unicode_classes::RUNS;
-
-/// Character class: the first letter of the Unicode general category; separators and unassigned code points are
-/// both [`Class::Other`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    Letter,
-    Mark,
-    Number,
-    Punctuation,
-    Symbol,
-    /// Controls, format characters and private use.
-    Control,
-    Other,
-}
 
 const PAGE_BITS: u32 = 8;
 const PAGES: usize = 0x110000 >> PAGE_BITS;

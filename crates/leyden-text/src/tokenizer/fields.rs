@@ -3,11 +3,35 @@
 use leyden_tensor::{Array, Metadata, StrArray, Value};
 
 use super::text_index::TextIndex;
-use super::vocab::{KINDS, Kind, TOKENS};
 use crate::error::{Error, ErrorKind};
 
+pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
 const SCORES: &str = "tokenizer.ggml.scores";
 const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
+
+/// Kind of a token, numbered in `tokenizer.ggml.token_type` from 0 in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Undefined,
+    Normal,
+    Unknown,
+    /// Matched in a prompt only if special tokens are parsed, and never printed.
+    Control,
+    /// Always matched in a prompt as a whole, and printed.
+    UserDefined,
+    Unused,
+    Byte,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind::Undefined,
+    Kind::Normal,
+    Kind::Unknown,
+    Kind::Control,
+    Kind::UserDefined,
+    Kind::Unused,
+    Kind::Byte,
+];
 
 /// Reads a required array of strings.
 pub(super) fn strings(meta: &Metadata, file: &str, key: &'static str) -> Result<StrArray, Error> {

@@ -7,9 +7,11 @@ use std::borrow::Cow;
 use leyden_tensor::Metadata;
 
 use super::bounds::{Bounds, Exceeded};
+use super::fields::{Kind, TOKENS};
+use super::parse_special::looks_like_mark;
 use super::special::{Claim, SpecialTokens, Strips};
 use super::text_index::TextIndex;
-use super::vocab::{Kind, TOKENS, Vocab};
+use super::vocab::Vocab;
 use super::{PairTemplate, Special, Tokenizer};
 use crate::error::{Error, ErrorKind};
 
@@ -190,7 +192,7 @@ impl<M: Model> Tokenizer for GgufTokenizer<M> {
         };
         let is_mark = |id: u32| {
             self.vocab.kind(id) != Some(Kind::UserDefined)
-                || self.vocab.bytes(id).is_some_and(super::looks_like_mark)
+                || self.vocab.bytes(id).is_some_and(looks_like_mark)
         };
         let allowed = |claim: Claim| special.allows(claim.start..claim.end, || is_mark(claim.id));
         let mut ids = Vec::new();

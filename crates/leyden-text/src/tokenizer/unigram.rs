@@ -9,11 +9,12 @@ use super::Tokenizer;
 use super::bounds::{Bounds, LOOK_EVERY};
 use super::charsmap::{CHARSMAP, Charsmap};
 use super::fields;
+use super::fields::Kind;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
 use super::prefix_search::PrefixSearch;
 use super::sentencepiece::ADD_SPACE_PREFIX;
 use super::space_mark::{self, MARK};
-use super::vocab::{Defaults, Kind, MAX_TOKEN_BYTES, Vocab};
+use super::vocab::{Defaults, MAX_TOKEN_BYTES, Vocab};
 use crate::error::{Error, ErrorKind};
 
 const REMOVE_EXTRA_SPACES: &str = "tokenizer.ggml.remove_extra_whitespaces";

@@ -5,11 +5,10 @@
 
 use leyden_tensor::{Metadata, Value};
 
-use super::fields;
+use super::fields::{self, Kind};
 use super::text_index::TextIndex;
 use crate::error::{Error, ErrorKind};
 
-pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
 const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 const BOS: &str = "tokenizer.ggml.bos_token_id";
 const EOS: &str = "tokenizer.ggml.eos_token_id";
@@ -21,30 +20,6 @@ const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
 /// Maximum length of a token in vocabularies that are searched for the longest token at every position: it limits
 /// the time of the search. Real tokens have some dozens of bytes.
 pub(super) const MAX_TOKEN_BYTES: usize = 512;
-
-/// Kind of a token, numbered in `tokenizer.ggml.token_type` from 0 in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Undefined,
-    Normal,
-    Unknown,
-    /// Matched in a prompt only if special tokens are parsed, and never printed.
-    Control,
-    /// Always matched in a prompt as a whole, and printed.
-    UserDefined,
-    Unused,
-    Byte,
-}
-
-pub(super) const KINDS: [Kind; 7] = [
-    Kind::Undefined,
-    Kind::Normal,
-    Kind::Unknown,
-    Kind::Control,
-    Kind::UserDefined,
-    Kind::Unused,
-    Kind::Byte,
-];
 
 /// Tokens with a role: found by key or, if the file has none of the keys, by well-known texts.
 struct Role {

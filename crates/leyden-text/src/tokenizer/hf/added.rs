@@ -15,7 +15,8 @@ use super::document;
 use super::normalizer::Normalizer;
 use super::pieces::Normalized;
 use crate::error::{Error, ErrorKind, Quoted};
-use crate::tokenizer::{Special, looks_like_mark};
+use crate::tokenizer::Special;
+use crate::tokenizer::parse_special::looks_like_mark;
 
 /// Added token.
 #[derive(Clone, Debug, PartialEq)]
