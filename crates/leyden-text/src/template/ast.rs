@@ -4,9 +4,6 @@
 //! nesting of brackets and blocks in the source, which the parser limits, so walking and dropping it cannot
 //! overflow the stack.
 
-use super::filters::Filter;
-use super::predicates::Predicate;
-
 /// Syntax error with its line.
 #[derive(Debug)]
 pub(super) struct SyntaxError {
@@ -155,11 +152,13 @@ pub(super) enum Postfix {
     Item(Expr),
     Slice(Box<[Option<Expr>; 3]>),
     Call(Arguments),
-    /// A filter. An unknown one is an error only when evaluated: the source may test for it first.
-    Filter(Box<str>, Option<&'static Filter>, Arguments),
+    /// A filter by name, with its index in the table. An unknown one is an error only when evaluated: the source may
+    /// test for it first.
+    Filter(Box<str>, Option<usize>, Arguments),
     Test {
         name: Box<str>,
-        test: Option<&'static Predicate>,
+        /// Index in the table of tests.
+        test: Option<usize>,
         arguments: Arguments,
         negated: bool,
     },

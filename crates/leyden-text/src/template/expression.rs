@@ -1,19 +1,18 @@
-//! Evaluation of expressions: lookups, calls, filters and tests; `operators` has the operators.
+//! Evaluation of expressions: calls, filters and tests; `operators` and `lookup` have the rest.
 
 use std::borrow::Cow;
-use std::rc::Rc;
 
+use super::arguments::{Arguments, text};
 use super::ast::{Expr, Postfix};
 use super::budget::{Result, fail};
 use super::filters;
-use super::functions::{Arguments, text};
+use super::functions;
 use super::interpreter::Interpreter;
 use super::methods;
-use super::mixed::{Mixed, Part};
+use super::mixed::Part;
 use super::operators::too_large;
 use super::predicates;
-use super::print::Writer;
-use super::value::{Loop, Number, Value};
+use super::value::{Number, Value};
 use crate::error::Quoted;
 
 impl<'t> Interpreter<'t> {
@@ -23,23 +22,23 @@ impl<'t> Interpreter<'t> {
             Expr::Bool(b) => Ok(Value::Bool(*b)),
             Expr::Int(i) => Ok(Value::Int(*i)),
             Expr::Float(f) => Ok(Value::Float(*f)),
-            Expr::Str(text) => self.maker.own(text),
+            Expr::Str(text) => self.runtime.maker.own(text),
             Expr::Name(id) => self.variable(*id),
             Expr::List(items) => {
                 let items = self.eval_all(items)?;
-                self.maker.list(items)
+                self.runtime.maker.list(items)
             }
             Expr::Tuple(items) => {
                 let items = self.eval_all(items)?;
-                self.maker.tuple(items)
+                self.runtime.maker.tuple(items)
             }
             Expr::Dict(items) => {
                 let mut entries = Vec::with_capacity(items.len());
                 for (key, value) in items {
                     let (key, value) = (self.eval(key)?, self.eval(value)?);
-                    self.maker.insert(&mut entries, key, value)?;
+                    self.runtime.maker.insert(&mut entries, key, value)?;
                 }
-                self.maker.dict(entries)
+                self.runtime.maker.dict(entries)
             }
             Expr::Not(inner) => Ok(Value::Bool(!self.eval(inner)?.is_true())),
             Expr::Negative(inner) => match self.number(inner)? {
@@ -56,7 +55,7 @@ impl<'t> Interpreter<'t> {
                 let mut left = self.eval(first)?;
                 for (comparison, right) in rest {
                     let right = self.eval(right)?;
-                    if !self.compare(*comparison, &left, &right)? {
+                    if !self.runtime.compare(*comparison, &left, &right)? {
                         return Ok(Value::Bool(false));
                     }
                     left = right;
@@ -65,14 +64,14 @@ impl<'t> Interpreter<'t> {
             }
             Expr::Concat(items) => {
                 let values = self.eval_all(items)?;
-                self.join(&values, Part::own(""))
+                self.runtime.join(&values, Part::own(""))
             }
             Expr::Arithmetic(first, rest) => {
                 let mut left = self.eval(first)?;
                 let mut name = self.name_of(first);
                 for (operator, expr) in rest {
                     let right = self.eval(expr)?;
-                    left = self.arithmetic(*operator, &left, &right).map_err(|failure| {
+                    left = self.runtime.arithmetic(*operator, &left, &right).map_err(|failure| {
                         let operands = [(name.take(), &left), (self.name_of(expr), &right)];
                         failure.about(
                             operands
@@ -121,7 +120,7 @@ impl<'t> Interpreter<'t> {
     fn path_of(&self, operand: &Expr, postfixes: &[Postfix]) -> String {
         const MAX: usize = 80;
         let mut path = match operand {
-            Expr::Name(id) => self.name(*id).to_owned(),
+            Expr::Name(id) => self.runtime.name(*id).to_owned(),
             _ => "…".to_owned(),
         };
         for postfix in postfixes {
@@ -167,33 +166,13 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// Joins the values as text with `separator` between them.
-    pub(super) fn join(&self, values: &[Value], separator: Part<'_>) -> Result<Value> {
-        let mut writer = Writer::new(self.budget());
-        for (i, value) in values.iter().enumerate() {
-            if i > 0 {
-                writer.push_part(separator)?;
-            }
-            writer.str(value)?;
-        }
-        self.maker.text(writer.text)
-    }
-
-    /// Converts a value to text; a text is returned as it is.
-    pub(super) fn to_text(&self, value: &Value) -> Result<Value> {
-        match value {
-            Value::Str(_) => Ok(value.clone()),
-            other => self.join(std::slice::from_ref(other), Part::own("")),
-        }
-    }
-
     pub(super) fn postfix(&mut self, value: &Value, postfix: &'t Postfix) -> Result<Value> {
-        self.budget().steps(1)?;
+        self.runtime.budget().steps(1)?;
         match postfix {
-            Postfix::Attribute(name) => self.attribute(value, name),
+            Postfix::Attribute(name) => self.runtime.attribute(value, name),
             Postfix::Item(index) => {
                 let index = self.eval(index)?;
-                self.item(value, &index)
+                self.runtime.item(value, &index)
             }
             Postfix::Slice(parts) => {
                 let mut bounds = [None; 3];
@@ -208,23 +187,25 @@ impl<'t> Interpreter<'t> {
                         };
                     }
                 }
-                self.slice(value, bounds)
+                self.runtime.slice(value, bounds)
             }
             Postfix::Call(arguments) => {
                 let arguments = self.arguments(arguments)?;
                 self.call(value, arguments)
             }
             Postfix::Filter(name, filter, arguments) => {
-                let Some(filter) = filter else {
+                let Some(index) = filter else {
                     return fail(filters::unknown(name));
                 };
                 let arguments = self.arguments(arguments)?;
-                (filter.call)(self, value, arguments)
+                (filters::at(*index).call)(&mut self.runtime, value, arguments)
             }
             Postfix::Test { name, test, arguments, negated } => {
                 let Some(test) = test else { return fail(predicates::unknown(name)) };
                 let arguments = self.arguments(arguments)?;
-                Ok(Value::Bool((test.holds)(self, value, arguments)? != *negated))
+                Ok(Value::Bool(
+                    (predicates::at(*test).holds)(&mut self.runtime, value, arguments)? != *negated,
+                ))
             }
         }
     }
@@ -237,24 +218,24 @@ impl<'t> Interpreter<'t> {
         }
         if let Some(items) = &arguments.items {
             let items = self.eval(items)?;
-            let items = self.items(&items)?;
-            self.can_make_items(items.items().len())?;
+            let items = self.runtime.items(&items)?;
+            self.runtime.can_make_items(items.items().len())?;
             positional.extend(items.items().iter().cloned());
         }
         if let Some(entries) = &arguments.entries {
             match self.eval(entries)? {
                 Value::Dict(dict) => {
-                    self.can_make_items(dict.entries().len().saturating_mul(2))?;
+                    self.runtime.can_make_items(dict.entries().len().saturating_mul(2))?;
                     for (key, value) in dict.entries() {
                         let name = text(key, "the name of an argument")?;
-                        self.budget().can_make(name.len())?;
+                        self.runtime.budget().can_make(name.len())?;
                         if named.iter().any(|(known, _)| known == name) {
                             return fail(format!("an argument is given twice: {}", Quoted(name)));
                         }
                         named.push((Cow::Owned(name.to_owned()), value.clone()));
                     }
                     // Each name was compared with the previous ones.
-                    self.budget().steps(named.len().saturating_mul(named.len()) / 8)?;
+                    self.runtime.budget().steps(named.len().saturating_mul(named.len()) / 8)?;
                 }
                 other => return fail(format!("`**` needs a dict, not a {}", other.type_name())),
             }
@@ -265,166 +246,19 @@ impl<'t> Interpreter<'t> {
     /// Calls a value.
     pub(super) fn call(&mut self, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
         match value {
-            Value::Function(function) => (function.call)(self, arguments),
+            Value::Function(name) => match functions::named(name) {
+                Some(function) => (function.call)(&mut self.runtime, arguments),
+                None => fail(functions::unknown(name)),
+            },
             Value::Macro(id) => self.call_macro(*id, arguments),
-            Value::Method(receiver, method) => (method.call)(self, receiver, arguments),
+            Value::Method(receiver, name) => match methods::named(receiver, name) {
+                Some(method) => (method.call)(&mut self.runtime, receiver, arguments),
+                None => fail(format!("there is no method {}", Quoted(name))),
+            },
             Value::Loop(state) => self.call_loop(state, arguments),
-            Value::Stateful(object) => object.call(self, arguments),
+            Value::Stateful(object) => object.call(&self.runtime, arguments),
             Value::Undefined(name) => fail(format!("{name} is undefined")),
             other => fail(format!("a {} cannot be called", other.type_name())),
         }
-    }
-
-    /// Evaluates `value.name`: an attribute or method first, then an entry of a dictionary.
-    pub(super) fn attribute(&self, value: &Value, name: &str) -> Result<Value> {
-        value.check_defined()?;
-        match value {
-            Value::Namespace(id) => {
-                let attributes = self.namespaces.get(*id).map_or(&[][..], Vec::as_slice);
-                self.budget().steps(attributes.len() / 8)?;
-                let found = attributes.iter().find(|(known, _)| **known == *name);
-                Ok(found.map_or_else(|| Value::undefined(name), |(_, value)| value.clone()))
-            }
-            Value::Loop(state) if methods::named(value, name).is_none() => Ok(loop_attribute(state, name)),
-            Value::Macro(id) => self.macro_attribute(*id, name),
-            Value::Stateful(object) if methods::named(value, name).is_none() => Ok(object.attribute(name)),
-            _ => {
-                if let Some(method) = methods::named(value, name) {
-                    return Ok(Value::Method(Rc::new(value.clone()), method));
-                }
-                if let Value::Tuple(list) = value
-                    && let Some(part) = list.part_of_group(name)
-                {
-                    return Ok(part.clone());
-                }
-                if methods::is_forbidden(value, name) {
-                    return Ok(Value::undefined(name));
-                }
-                if let Value::Dict(dict) = value {
-                    self.budget().steps(dict.entries().len() / 8)?;
-                    return Ok(dict.get(name).cloned().unwrap_or_else(|| Value::undefined(name)));
-                }
-                Ok(Value::undefined(name))
-            }
-        }
-    }
-
-    /// Evaluates `value[index]`: an entry or item first, then an attribute or method.
-    pub(super) fn item(&self, value: &Value, index: &Value) -> Result<Value> {
-        value.check_defined()?;
-        let found = match value {
-            Value::Dict(dict) => dict.lookup(index, self.budget())?.cloned(),
-            Value::List(list) | Value::Tuple(list) => {
-                index.as_int().and_then(|i| position(i, list.items().len())).map(|i| list.items()[i].clone())
-            }
-            Value::Range(range) => index
-                .as_int()
-                .and_then(|i| position(i, range.len))
-                .and_then(|i| range.iter().nth(i))
-                .map(Value::Int),
-            Value::Str(text) => match index.as_int() {
-                Some(i) => {
-                    self.budget().scan(text.as_str().len())?;
-                    let at = position(i, text.as_str().chars().count());
-                    let found = at.and_then(|at| text.as_str().char_indices().nth(at));
-                    let one = |(at, c): (usize, char)| text.part().range(at..at + c.len_utf8());
-                    found.map(|found| self.maker.part(one(found))).transpose()?
-                }
-                None => None,
-            },
-            _ => None,
-        };
-        match (found, index.as_str()) {
-            (Some(found), _) => Ok(found),
-            (None, Some(name))
-                if !matches!(value, Value::Dict(_)) || methods::named(value, name).is_some() =>
-            {
-                self.attribute(value, name)
-            }
-            (None, Some(name)) => Ok(Value::undefined(name)),
-            (None, None) => Ok(Value::undefined("an item")),
-        }
-    }
-
-    fn slice(&self, value: &Value, [start, stop, step]: [Option<i64>; 3]) -> Result<Value> {
-        value.check_defined()?;
-        let step = step.unwrap_or(1);
-        if step == 0 {
-            return fail("the step of a slice cannot be zero");
-        }
-        match value {
-            Value::List(list) | Value::Tuple(list) => {
-                let places = slice_places(list.items().len(), start, stop, step);
-                self.can_make_items(places.len())?;
-                let items = places.into_iter().map(|i| list.items()[i].clone()).collect();
-                if matches!(value, Value::List(_)) { self.maker.list(items) } else { self.maker.tuple(items) }
-            }
-            Value::Str(text) if step == 1 => {
-                self.budget().scan(text.as_str().len())?;
-                let (start, stop) = slice_limits(text.as_str().chars().count(), start, stop, step);
-                let byte = |place: i64| text.as_str().char_indices().nth(place as usize).map(|(at, _)| at);
-                let end = byte(stop).unwrap_or(text.as_str().len());
-                let start = byte(start).unwrap_or(end).min(end);
-                self.maker.part(text.part().range(start..end))
-            }
-            Value::Str(text) => {
-                self.budget().can_make(text.as_str().len().saturating_mul(size_of::<usize>() + 4))?;
-                let chars: Vec<char> = text.as_str().chars().collect();
-                let places = slice_places(chars.len(), start, stop, step);
-                let taken = places.into_iter().map(|i| chars[i]).collect();
-                self.maker.text(Mixed::made_of(taken, text.part()))
-            }
-            _ => Ok(Value::undefined("a slice")),
-        }
-    }
-}
-
-/// Resolves an index, which counts from the end if negative.
-pub(super) fn position(index: i64, len: usize) -> Option<usize> {
-    let len = i64::try_from(len).ok()?;
-    let index = if index < 0 { index + len } else { index };
-    usize::try_from(index).ok().filter(|_| index < len)
-}
-
-/// Returns start and end of a slice as positions from 0; -1 is before the first.
-fn slice_limits(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
-    let len = len as i64;
-    let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
-    let clamp =
-        |bound: i64| if bound < 0 { (bound.saturating_add(len)).max(lowest) } else { bound.min(highest) };
-    let (first, last) = if step > 0 { (lowest, highest) } else { (highest, lowest) };
-    (start.map_or(first, clamp), stop.map_or(last, clamp))
-}
-
-/// Returns the positions that a slice selects, in its order.
-fn slice_places(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize> {
-    let (mut at, stop) = slice_limits(len, start, stop, step);
-    let mut places = Vec::new();
-    while if step > 0 { at < stop } else { at > stop } {
-        places.push(at as usize);
-        at = at.saturating_add(step);
-    }
-    places
-}
-
-fn loop_attribute(state: &Loop, name: &str) -> Value {
-    let (index, items) = (state.index.get(), state.items.items());
-    let int = |i: usize| Value::Int(i as i64);
-    let item = |i: Option<usize>, what| {
-        i.and_then(|i| items.get(i)).cloned().unwrap_or_else(|| Value::undefined(what))
-    };
-    match name {
-        "index" => int(index + 1),
-        "index0" => int(index),
-        "revindex" => int(items.len() - index),
-        "revindex0" => int(items.len() - index - 1),
-        "first" => Value::Bool(index == 0),
-        "last" => Value::Bool(index + 1 == items.len()),
-        "length" => int(items.len()),
-        "depth" => int(state.depth),
-        "depth0" => int(state.depth - 1),
-        "previtem" => item(index.checked_sub(1), "there is no previous item; loop.previtem"),
-        "nextitem" => item(Some(index + 1), "there is no next item; loop.nextitem"),
-        other => Value::undefined(other),
     }
 }

@@ -262,7 +262,7 @@ impl Parser<'_> {
     pub(super) fn filter(&mut self) -> Parsed<Postfix> {
         let line = self.line();
         let name = self.dotted_name()?;
-        let filter = filters::named(&name);
+        let filter = filters::index(&name);
         if filter.is_none() {
             self.lacks(&name, line, filters::unknown(&name))?;
         }
@@ -306,7 +306,7 @@ impl Parser<'_> {
             }
             _ => Arguments::default(),
         };
-        Ok(Postfix::Test { test: predicates::named(&name), name: name.as_str().into(), arguments, negated })
+        Ok(Postfix::Test { test: predicates::index(&name), name: name.as_str().into(), arguments, negated })
     }
 
     /// Parses lookups and calls after the argument of a test.

@@ -5,15 +5,19 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::SystemTime;
 
+use super::arguments::Arguments;
 use super::ast::{
     Body, CallBlock, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, Target, Template, Uses,
 };
-use super::budget::{Budget, Failure, Result, fail};
-use super::functions::{self, Arguments};
+use super::budget::{Budget, Result, fail};
+use super::filters;
+use super::functions;
+use super::methods;
 use super::mixed::{Mixed, Part};
 use super::print::Writer;
+use super::runtime::{MacroValue, Names, Runtime};
 use super::scope::Frame;
-use super::value::{List, Loop, Maker, Value};
+use super::value::{Loop, Maker, Value};
 
 /// Control flow after a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,16 +27,9 @@ enum Flow {
     Continue,
 }
 
-/// Macro with the variables captured at its definition, except the template's top-level variables.
-struct MacroValue<'t> {
-    definition: &'t Macro,
-    captured: Frame,
-}
-
 /// State of one rendering.
 pub(super) struct Interpreter<'t> {
-    template: &'t Template,
-    pub(super) maker: Maker,
+    pub(super) runtime: Runtime<'t>,
     /// Variables given to the template, by name id.
     context: Vec<Option<Value>>,
     /// Variables that the template sets outside of loops and macros, by name id.
@@ -40,19 +37,13 @@ pub(super) struct Interpreter<'t> {
     frames: Vec<Frame>,
     /// Index of the first visible frame: the frames before it belong to the callers of a macro.
     first_visible: usize,
-    pub(super) namespaces: Vec<Vec<(Rc<str>, Value)>>,
-    macros: Vec<MacroValue<'t>>,
     /// Recursive loops, with the variables captured at each.
     recursions: Vec<(&'t For, Frame)>,
-    /// Last arguments of each `loop.changed`.
-    pub(super) remembered: Vec<Rc<List>>,
     /// Id of the name `loop`.
     loop_name: Option<NameId>,
     output: Output,
     /// Line of the current statement, for errors.
     pub(super) line: usize,
-    /// Time that `strftime_now` returns.
-    pub(super) now: SystemTime,
 }
 
 /// Text that is being printed, counted in the budget.
@@ -90,53 +81,48 @@ impl Drop for Output {
 
 impl<'t> Interpreter<'t> {
     pub(super) fn new(template: &'t Template, maker: &Maker, now: SystemTime) -> Self {
+        let names = Names {
+            is_filter: |name| filters::named(name).is_some(),
+            method: |value, name| methods::named(value, name).map(|method| method.name),
+        };
         let undefined = || vec![None; template.names.len()];
         let loop_name = (0..).zip(&template.names).find(|(_, name)| &***name == "loop").map(|(id, _)| id);
         Interpreter {
-            template,
-            maker: maker.clone(),
+            runtime: Runtime::new(template, maker, now, names),
             context: undefined(),
             top: undefined(),
             frames: Vec::new(),
             first_visible: 0,
-            namespaces: Vec::new(),
-            macros: Vec::new(),
             recursions: Vec::new(),
-            remembered: Vec::new(),
             loop_name,
             output: Output { text: Mixed::default(), budget: Rc::clone(&maker.0) },
             line: 1,
-            now,
         }
-    }
-
-    pub(super) fn budget(&self) -> &Budget {
-        &self.maker.0
     }
 
     /// Defines a variable of the template. A variable that the template never mentions is dropped.
     pub(super) fn define(&mut self, name: &str, value: Value) {
-        if let Some(id) = self.template.names.iter().position(|known| **known == *name) {
+        if let Some(id) = self.runtime.template.names.iter().position(|known| **known == *name) {
             self.context[id] = Some(value);
         }
     }
 
     /// Runs the template and returns its output.
     pub(super) fn run(&mut self) -> Result<Mixed> {
-        self.body(&self.template.body)?;
+        self.body(&self.runtime.template.body)?;
         Ok(self.output.take())
     }
 
     fn body(&mut self, body: &'t Body) -> Result<Flow> {
-        self.budget().enter()?;
+        self.runtime.budget().enter()?;
         for statement in body {
             let flow = self.statement(statement)?;
             if flow != Flow::Next {
-                self.budget().leave();
+                self.runtime.budget().leave();
                 return Ok(flow);
             }
         }
-        self.budget().leave();
+        self.runtime.budget().leave();
         Ok(Flow::Next)
     }
 
@@ -150,16 +136,16 @@ impl<'t> Interpreter<'t> {
 
     /// Returns the output of a body as a string. A `break` or `continue` in it has no effect outside.
     fn captured(&mut self, body: &'t Body) -> Result<Value> {
-        let inner = Output { text: Mixed::default(), budget: Rc::clone(&self.maker.0) };
+        let inner = Output { text: Mixed::default(), budget: Rc::clone(&self.runtime.maker.0) };
         let outer = std::mem::replace(&mut self.output, inner);
         self.scoped_body(body)?;
         let mut inner = std::mem::replace(&mut self.output, outer);
         let text = inner.take();
-        self.maker.text(text)
+        self.runtime.maker.text(text)
     }
 
     fn statement(&mut self, statement: &'t Statement) -> Result<Flow> {
-        self.budget().steps(1)?;
+        self.runtime.budget().steps(1)?;
         self.line = statement.line;
         match &statement.kind {
             StatementKind::Text(text) => self.output.push(Part::own(text))?,
@@ -239,7 +225,7 @@ impl<'t> Interpreter<'t> {
         if let Value::Str(text) = value {
             return self.output.push(text.part());
         }
-        let budget = Rc::clone(&self.maker.0);
+        let budget = Rc::clone(&self.runtime.maker.0);
         let mut writer = Writer::new(&budget);
         writer.str(value)?;
         self.output.push(Part::new(&writer.text.text, &writer.text.content))
@@ -247,8 +233,8 @@ impl<'t> Interpreter<'t> {
 
     /// Registers a recursive loop.
     fn recursion(&mut self, block: &'t For) -> Result<usize> {
-        let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.maker.0)?;
-        self.maker.0.make(size_of::<(&For, Frame)>())?;
+        let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.runtime.maker.0)?;
+        self.runtime.maker.0.make(size_of::<(&For, Frame)>())?;
         self.recursions.push((block, captured));
         Ok(self.recursions.len() - 1)
     }
@@ -259,20 +245,21 @@ impl<'t> Interpreter<'t> {
         let Some((block, captured)) = state.recursion.and_then(|at| self.recursions.get(at)) else {
             return fail("the loop is called without `recursive`");
         };
-        let (block, captured) = (*block, Frame::copy_of(std::slice::from_ref(captured), &self.maker.0)?);
+        let (block, captured) =
+            (*block, Frame::copy_of(std::slice::from_ref(captured), &self.runtime.maker.0)?);
         let (line, first_visible) = (self.line, self.first_visible);
         let depth = self.frames.len();
         self.first_visible = depth;
         self.frames.push(captured);
-        let inner = Output { text: Mixed::default(), budget: Rc::clone(&self.maker.0) };
+        let inner = Output { text: Mixed::default(), budget: Rc::clone(&self.runtime.maker.0) };
         let outer = std::mem::replace(&mut self.output, inner);
-        self.budget().enter()?;
+        self.runtime.budget().enter()?;
         self.for_loop(block, &items, state.depth + 1, state.recursion)?;
-        self.budget().leave();
+        self.runtime.budget().leave();
         let text = std::mem::replace(&mut self.output, outer).take();
         self.frames.truncate(depth);
         (self.line, self.first_visible) = (line, first_visible);
-        self.maker.text(text)
+        self.runtime.maker.text(text)
     }
 
     fn for_loop(
@@ -282,7 +269,7 @@ impl<'t> Interpreter<'t> {
         depth: usize,
         recursion: Option<usize>,
     ) -> Result<()> {
-        let mut items = self.items(value)?;
+        let mut items = self.runtime.items(value)?;
         if let Some(filter) = &block.filter {
             let mut kept = Vec::new();
             for item in items.items() {
@@ -293,7 +280,7 @@ impl<'t> Interpreter<'t> {
                 }
                 self.frames.pop();
             }
-            items = self.maker.rc_list(kept)?;
+            items = self.runtime.maker.rc_list(kept)?;
         }
         if items.items().is_empty() {
             self.scoped_body(&block.otherwise)?;
@@ -317,23 +304,6 @@ impl<'t> Interpreter<'t> {
         Ok(())
     }
 
-    /// Returns the items of an iterable.
-    pub(super) fn items(&self, value: &Value) -> Result<Rc<List>> {
-        let items: Vec<Value> = match value {
-            Value::List(list) | Value::Tuple(list) => return Ok(Rc::clone(list)),
-            Value::Undefined(_) => Vec::new(),
-            Value::Dict(dict) => dict.entries().iter().map(|(key, _)| key.clone()).collect(),
-            Value::Range(range) => range.iter().map(Value::Int).collect(),
-            Value::Str(text) => {
-                let one = |(at, c): (usize, char)| self.maker.part(text.part().range(at..at + c.len_utf8()));
-                text.as_str().char_indices().map(one).collect::<Result<_>>()?
-            }
-            other => return fail(format!("a {} cannot be looped over", other.type_name())),
-        };
-        self.budget().steps(items.len())?;
-        self.maker.rc_list(items)
-    }
-
     /// Calls a callee that gets a body as `caller`.
     fn call_block(&mut self, block: &'t CallBlock) -> Result<Value> {
         let callee = self.eval(&block.callee)?;
@@ -350,36 +320,21 @@ impl<'t> Interpreter<'t> {
 
     /// Creates a macro that captures the current variables.
     fn macro_value(&mut self, definition: &'t Macro) -> Result<Value> {
-        let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.maker.0)?;
+        let captured = Frame::copy_of(&self.frames[self.first_visible..], &self.runtime.maker.0)?;
         // Macros are freed only at the end of the rendering.
-        self.maker.0.make(size_of::<MacroValue<'_>>())?;
-        self.macros.push(MacroValue { definition, captured });
-        Ok(Value::Macro(self.macros.len() - 1))
-    }
-
-    /// Returns an attribute of a macro.
-    pub(super) fn macro_attribute(&self, id: usize, name: &str) -> Result<Value> {
-        let Some(MacroValue { definition, .. }) = self.macros.get(id) else { return Ok(Value::None) };
-        let Uses { caller, varargs, kwargs } = definition.uses;
-        Ok(match name {
-            "name" => self.maker.own(self.name(definition.name))?,
-            "arguments" => {
-                let names = definition.parameters.iter().map(|(name, _)| self.maker.own(self.name(*name)));
-                self.maker.tuple(names.collect::<Result<_>>()?)?
-            }
-            "caller" => Value::Bool(caller.is_some()),
-            "catch_varargs" => Value::Bool(varargs.is_some()),
-            "catch_kwargs" => Value::Bool(kwargs.is_some()),
-            other => Value::undefined(other),
-        })
+        self.runtime.maker.0.make(size_of::<MacroValue<'_>>())?;
+        self.runtime.macros.push(MacroValue { definition, captured });
+        Ok(Value::Macro(self.runtime.macros.len() - 1))
     }
 
     /// Calls a macro.
     pub(super) fn call_macro(&mut self, id: usize, arguments: Arguments<'t>) -> Result<Value> {
-        let Some(MacroValue { definition, captured }) = self.macros.get(id) else { return Ok(Value::None) };
+        let Some(MacroValue { definition, captured }) = self.runtime.macros.get(id) else {
+            return Ok(Value::None);
+        };
         let definition = *definition;
-        let captured = Frame::copy_of(std::slice::from_ref(captured), &self.maker.0)?;
-        let name = |id: NameId| &*self.template.names[id as usize];
+        let captured = Frame::copy_of(std::slice::from_ref(captured), &self.runtime.maker.0)?;
+        let name = |id: NameId| &*self.runtime.template.names[id as usize];
         let Uses { caller, varargs, kwargs } = definition.uses;
         if arguments.positional.len() > definition.parameters.len() && varargs.is_none() {
             return fail(format!("too many arguments for macro {}", name(definition.name)));
@@ -414,10 +369,10 @@ impl<'t> Interpreter<'t> {
             Some(id) => {
                 let mut entries = Vec::new();
                 for (key, value) in named {
-                    let key = self.maker.own(&key)?;
-                    self.maker.insert(&mut entries, key, value)?;
+                    let key = self.runtime.maker.own(&key)?;
+                    self.runtime.maker.insert(&mut entries, key, value)?;
                 }
-                more.push((id, self.maker.dict(entries)?));
+                more.push((id, self.runtime.maker.dict(entries)?));
             }
             None => {
                 if let Some((given, _)) = named.first() {
@@ -426,7 +381,7 @@ impl<'t> Interpreter<'t> {
             }
         }
         if let Some(id) = varargs {
-            more.push((id, self.maker.tuple(positional.collect())?));
+            more.push((id, self.runtime.maker.tuple(positional.collect())?));
         }
 
         let line = self.line;
@@ -438,7 +393,7 @@ impl<'t> Interpreter<'t> {
             let value = match (value, default) {
                 (Some(value), _) => value,
                 (None, Some(default)) => self.eval(default)?,
-                (None, None) => Value::undefined(&self.template.names[*parameter as usize]),
+                (None, None) => Value::undefined(&self.runtime.template.names[*parameter as usize]),
             };
             self.set(*parameter, value)?;
         }
@@ -452,11 +407,6 @@ impl<'t> Interpreter<'t> {
         Ok(result)
     }
 
-    /// Returns the name of a variable.
-    pub(super) fn name(&self, id: NameId) -> &str {
-        self.template.names.get(id as usize).map_or("", |name| name)
-    }
-
     /// Returns the value of a variable.
     pub(super) fn variable(&self, id: NameId) -> Result<Value> {
         for frame in self.frames[self.first_visible..].iter().rev() {
@@ -468,8 +418,9 @@ impl<'t> Interpreter<'t> {
         if let Some(value) = self.top[id].as_ref().or(self.context[id].as_ref()) {
             return Ok(value.clone());
         }
-        let name = &*self.template.names[id];
-        Ok(functions::named(name).map_or_else(|| Value::undefined(name), Value::Function))
+        let name = &*self.runtime.template.names[id];
+        Ok(functions::named(name)
+            .map_or_else(|| Value::undefined(name), |function| Value::Function(function.name)))
     }
 
     fn set(&mut self, id: NameId, value: Value) -> Result<()> {
@@ -483,21 +434,21 @@ impl<'t> Interpreter<'t> {
     }
 
     fn push_frame(&mut self) {
-        self.frames.push(Frame::new(&self.maker.0));
+        self.frames.push(Frame::new(&self.runtime.maker.0));
     }
 
     fn assign(&mut self, target: &'t Target, value: Value) -> Result<()> {
         match target {
             Target::Name(id) => self.set(*id, value),
             Target::Attribute(id, attribute) => match self.variable(*id)? {
-                Value::Namespace(namespace) => self.set_attribute(namespace, attribute, value),
+                Value::Namespace(namespace) => self.runtime.set_attribute(namespace, attribute, value),
                 other => fail(format!(
                     "only a namespace has attributes that can be set, not a {}",
                     other.type_name()
                 )),
             },
             Target::Tuple(targets) => {
-                let items = self.items(&value)?;
+                let items = self.runtime.items(&value)?;
                 if items.items().len() != targets.len() {
                     return fail(format!(
                         "want {} values to assign, found {}",
@@ -513,30 +464,11 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// Sets an attribute of a namespace. Namespaces are freed only at the end of the rendering.
-    pub(super) fn set_attribute(&mut self, namespace: usize, name: &str, value: Value) -> Result<()> {
-        let Some(attributes) = self.namespaces.get_mut(namespace) else { return Ok(()) };
-        let searched = attributes.len() / 8;
-        match attributes.iter_mut().find(|(known, _)| **known == *name) {
-            Some(attribute) => attribute.1 = value,
-            None => {
-                self.maker.0.make(size_of::<(Rc<str>, Value)>() + name.len())?;
-                attributes.push((name.into(), value));
-            }
-        }
-        self.budget().steps(searched)
-    }
-
     /// Evaluates an expression one nesting level deeper.
     pub(super) fn eval(&mut self, expr: &'t Expr) -> Result<Value> {
-        self.budget().enter()?;
+        self.runtime.budget().enter()?;
         let value = self.expression(expr)?;
-        self.budget().leave();
+        self.runtime.budget().leave();
         Ok(value)
-    }
-
-    /// Fails as `raise_exception` does.
-    pub(super) fn raise(&self, message: String) -> Result<Value> {
-        Err(Failure::Raised(message))
     }
 }

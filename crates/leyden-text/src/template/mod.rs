@@ -15,10 +15,12 @@
 //! Strings also record which of their bytes came from messages and which from the template (`mixed`), through every
 //! filter and method, so that `<|im_end|>` in a message stays text. Minijinja's values cannot record this.
 
+mod arguments;
 mod ast;
 mod budget;
 mod clock;
 mod continuation;
+mod escape;
 mod expression;
 mod expression_parser;
 mod filters;
@@ -29,6 +31,8 @@ mod interpreter;
 mod json_text;
 mod lacks;
 mod lexer;
+mod lookup;
+mod messages;
 mod methods;
 mod mixed;
 mod operators;
@@ -36,6 +40,7 @@ mod parser;
 mod predicates;
 mod print;
 mod rendered;
+mod runtime;
 mod scope;
 mod sole;
 mod stateful;

@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use super::ast::{Arithmetic, Comparison};
 use super::budget::{Failure, Result, fail};
-use super::filters;
-use super::interpreter::Interpreter;
+use super::escape::escape_into;
 use super::mixed::Mixed;
+use super::runtime::Runtime;
 use super::value::{Number, Value};
 
-impl Interpreter<'_> {
+impl Runtime<'_> {
     pub(super) fn compare(&self, comparison: Comparison, left: &Value, right: &Value) -> Result<bool> {
         let budget = self.budget();
         let order = |wanted: fn(Ordering) -> bool| Ok(left.compare(right, budget)?.is_some_and(wanted));
@@ -65,7 +65,7 @@ impl Interpreter<'_> {
                 for part in [a, b] {
                     self.budget().can_make(text.text.len() + part.as_str().len())?;
                     match safe && !part.safe {
-                        true => filters::escape_into(&mut text, part.part()),
+                        true => escape_into(&mut text, part.part()),
                         false => text.push(part.part()),
                     }
                 }
@@ -111,11 +111,6 @@ impl Interpreter<'_> {
             }
             _ => Ok(Value::None),
         }
-    }
-
-    /// Checks that the budget allows a list of `n` items.
-    pub(super) fn can_make_items(&self, n: usize) -> Result<()> {
-        self.budget().can_make(n.saturating_mul(size_of::<Value>()))
     }
 }
 

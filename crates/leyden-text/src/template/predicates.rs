@@ -1,10 +1,9 @@
 //! Tests: the predicates after `is`.
 
+use super::arguments::{Arguments, integer};
 use super::ast::Comparison;
 use super::budget::{Result, fail};
-use super::filters;
-use super::functions::{Arguments, integer};
-use super::interpreter::Interpreter;
+use super::runtime::Runtime;
 use super::value::Value;
 use crate::error::Quoted;
 
@@ -12,7 +11,7 @@ use crate::error::Quoted;
 #[derive(Debug)]
 pub(super) struct Predicate {
     names: &'static [&'static str],
-    pub(super) holds: for<'t> fn(&mut Interpreter<'t>, &Value, Arguments<'t>) -> Result<bool>,
+    pub(super) holds: for<'t> fn(&mut Runtime<'t>, &Value, Arguments<'t>) -> Result<bool>,
 }
 
 static PREDICATES: &[Predicate] = &[
@@ -34,10 +33,7 @@ static PREDICATES: &[Predicate] = &[
         names: &["escaped"],
         holds: |_, value, args| no(args, matches!(value, Value::Str(text) if text.safe)),
     },
-    Predicate {
-        names: &["filter"],
-        holds: |_, value, args| no(args, names(value, |name| filters::named(name).is_some())),
-    },
+    Predicate { names: &["filter"], holds: |i, value, args| no(args, names(value, i.names.is_filter)) },
     Predicate {
         names: &["test"],
         holds: |_, value, args| no(args, names(value, |name| named(name).is_some())),
@@ -79,7 +75,17 @@ static PREDICATES: &[Predicate] = &[
 ];
 
 pub(super) fn named(name: &str) -> Option<&'static Predicate> {
-    PREDICATES.iter().find(|predicate| predicate.names.contains(&name))
+    index(name).map(at)
+}
+
+/// Returns the index of a test in the table.
+pub(super) fn index(name: &str) -> Option<usize> {
+    PREDICATES.iter().position(|predicate| predicate.names.contains(&name))
+}
+
+/// Returns the test at an index of the table.
+pub(super) fn at(index: usize) -> &'static Predicate {
+    &PREDICATES[index]
 }
 
 /// Returns the error message for an unknown test.
@@ -99,13 +105,13 @@ fn no(arguments: Arguments<'_>, answer: bool) -> Result<bool> {
 }
 
 fn compared<'t>(
-    interpreter: &Interpreter<'t>,
+    runtime: &Runtime<'t>,
     comparison: Comparison,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<bool> {
     let [other] = arguments.exactly("this test", ["other"])?;
-    interpreter.compare(comparison, value, &other)
+    runtime.compare(comparison, value, &other)
 }
 
 /// Returns whether a value is iterable; an undefined value is, without items.
@@ -128,7 +134,7 @@ fn has_case(value: &Value, wanted: fn(char) -> bool) -> bool {
     cased.peek().is_some() && cased.all(wanted)
 }
 
-fn divisible<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<bool> {
+fn divisible<'t>(_: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<bool> {
     let [divisor] = arguments.exactly("divisibleby", ["num"])?;
     match integer(&divisor, "a divisor")? {
         0 => fail("division by zero"),
@@ -136,7 +142,7 @@ fn divisible<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t
     }
 }
 
-fn same<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<bool> {
+fn same<'t>(runtime: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<bool> {
     let [other] = arguments.exactly("sameas", ["other"])?;
-    Ok(value.type_name() == other.type_name() && value.equals(&other, interpreter.budget())?)
+    Ok(value.type_name() == other.type_name() && value.equals(&other, runtime.budget())?)
 }

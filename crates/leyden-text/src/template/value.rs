@@ -1,18 +1,14 @@
 //! [`Value`]: values of templates, modelled on Python's types.
 //!
 //! Strings, lists and dictionaries are immutable, as in the sandbox of chat templates; so no value can contain
-//! itself. Mutable values, namespaces, are stored in the interpreter.
+//! itself. Mutable values, namespaces, are stored in the runtime.
 
 use std::cmp::Ordering;
 use std::ops::Range as Bytes;
 use std::rc::Rc;
 
 use super::budget::{Budget, Failure, Result, fail};
-use super::functions::Function;
-use super::json_text;
-use super::methods::Method;
 use super::mixed::{Mixed, Part};
-use super::stateful::Stateful;
 
 /// Maximum nesting of lists, since comparing, printing and dropping recurse.
 const MAX_NESTING: u32 = 200;
@@ -32,12 +28,14 @@ pub(super) enum Value {
     Tuple(Rc<List>),
     Dict(Rc<Dict>),
     Range(Range),
-    /// Index into the interpreter's namespaces.
+    /// Index into the runtime's namespaces.
     Namespace(usize),
-    /// Index into the interpreter's macros.
+    /// Index into the runtime's macros.
     Macro(usize),
-    Function(&'static Function),
-    Method(Rc<Value>, &'static Method),
+    /// Function by name.
+    Function(&'static str),
+    /// Method by name, with its receiver.
+    Method(Rc<Value>, &'static str),
     Loop(Rc<Loop>),
     Stateful(Rc<Stateful>),
 }
@@ -86,8 +84,38 @@ pub(super) struct Loop {
     pub(super) depth: usize,
     /// Index into the interpreter's recursive loops, if the loop is recursive.
     pub(super) recursion: Option<usize>,
-    /// Index into the interpreter's remembered arguments of `loop.changed`.
+    /// Index into the runtime's remembered arguments of `loop.changed`.
     pub(super) changed: std::cell::Cell<Option<usize>>,
+}
+
+/// Object with a counter.
+#[derive(Debug)]
+pub(super) struct Stateful {
+    pub(super) kind: Counted,
+    /// Number of items returned so far.
+    pub(super) asked: std::cell::Cell<usize>,
+}
+
+/// Kind of an object with a counter.
+#[derive(Debug)]
+pub(super) enum Counted {
+    /// Sequence of items that repeats.
+    Cycler(Rc<List>),
+    /// An empty text at first, and this separator afterwards.
+    Joiner(Value),
+}
+
+impl Stateful {
+    pub(super) fn type_name(&self) -> &'static str {
+        match self.kind {
+            Counted::Cycler(_) => "cycler",
+            Counted::Joiner(_) => "joiner",
+        }
+    }
+
+    pub(super) fn is_cycler(&self) -> bool {
+        matches!(self.kind, Counted::Cycler(_))
+    }
 }
 
 impl Drop for Text {
@@ -225,72 +253,6 @@ impl Maker {
         let nesting = nesting(entries.iter().map(|(_, value)| value))?;
         self.0.make(size_of::<Dict>() + entries.len() * size_of::<(Value, Value)>())?;
         Ok(Value::Dict(Rc::new(Dict { entries, nesting, budget: Rc::clone(&self.0) })))
-    }
-
-    /// Converts the messages of a conversation. Roles count as text of the template, since it may derive special
-    /// tokens from them. With `read_arguments`, call arguments that are JSON texts are parsed.
-    pub(super) fn messages(&self, json: &serde_json::Value, read_arguments: bool) -> Result<Value> {
-        let word = |role: &str| role.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
-        let message = |message: &serde_json::Value| {
-            let Some(map) = message.as_object() else { return self.json(message) };
-            let entry = |(key, value): (&String, &serde_json::Value)| {
-                let value = match value.as_str().filter(|role| key == "role" && word(role)) {
-                    Some(role) => self.own(role)?,
-                    None if read_arguments && key == "tool_calls" => self.calls(value)?,
-                    None => self.json(value)?,
-                };
-                Ok((self.content(key)?, value))
-            };
-            self.dict(map.iter().map(entry).collect::<Result<_>>()?)
-        };
-        match json.as_array() {
-            Some(messages) => self.list(messages.iter().map(message).collect::<Result<_>>()?),
-            None => self.json(json),
-        }
-    }
-
-    /// Converts tool calls, parsing their arguments.
-    fn calls(&self, json: &serde_json::Value) -> Result<Value> {
-        match json {
-            serde_json::Value::Array(items) => {
-                self.list(items.iter().map(|item| self.calls(item)).collect::<Result<_>>()?)
-            }
-            serde_json::Value::Object(map) => {
-                let entry = |(key, value): (&String, &serde_json::Value)| {
-                    let value = match (key.as_str(), value) {
-                        ("arguments", serde_json::Value::String(text)) => {
-                            json_text::value_or_text(text, self)?
-                        }
-                        ("function", function) => self.calls(function)?,
-                        _ => self.json(value)?,
-                    };
-                    Ok((self.content(key)?, value))
-                };
-                self.dict(map.iter().map(entry).collect::<Result<_>>()?)
-            }
-            other => self.json(other),
-        }
-    }
-
-    /// Converts a JSON document, whose strings are content.
-    pub(super) fn json(&self, json: &serde_json::Value) -> Result<Value> {
-        Ok(match json {
-            serde_json::Value::Null => Value::None,
-            serde_json::Value::Bool(b) => Value::Bool(*b),
-            serde_json::Value::Number(n) => match n.as_i64() {
-                Some(n) => Value::Int(n),
-                None if n.is_u64() => self.big_int(&n.to_string())?,
-                None => Value::Float(n.as_f64().unwrap_or(f64::NAN)),
-            },
-            serde_json::Value::String(s) => self.content(s)?,
-            serde_json::Value::Array(items) => {
-                self.list(items.iter().map(|item| self.json(item)).collect::<Result<_>>()?)?
-            }
-            serde_json::Value::Object(map) => {
-                let entry = |(key, value): (&String, _)| Ok((self.content(key)?, self.json(value)?));
-                self.dict(map.iter().map(entry).collect::<Result<_>>()?)?
-            }
-        })
     }
 
     /// Adds an entry, or replaces the value of an equal key.
@@ -454,7 +416,7 @@ impl Value {
             }
             (Value::Range(a), Value::Range(b)) => a == b,
             (Value::Namespace(a), Value::Namespace(b)) | (Value::Macro(a), Value::Macro(b)) => a == b,
-            (Value::Function(a), Value::Function(b)) => std::ptr::eq(*a, *b),
+            (Value::Function(a), Value::Function(b)) => a == b,
             (Value::Loop(a), Value::Loop(b)) => Rc::ptr_eq(a, b),
             (Value::Stateful(a), Value::Stateful(b)) => Rc::ptr_eq(a, b),
             _ => false,

@@ -2,24 +2,23 @@
 
 use std::rc::Rc;
 
-use super::is_true;
+use crate::template::arguments::{Arguments, integer, is_true, text};
 use crate::template::budget::{Failure, Result, fail};
-use crate::template::functions::{Arguments, integer, text};
-use crate::template::interpreter::Interpreter;
 use crate::template::json_text;
 use crate::template::print::{JsonLayout, Writer};
+use crate::template::runtime::Runtime;
 use crate::template::value::Value;
 
 /// Parses JSON. Jinja has no such filter; templates made for llama.cpp use it.
 pub(super) fn from_json<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
     let [] = arguments.exactly("from_json", [])?;
     let json = text(value, "JSON")?;
-    interpreter.budget().scan(json.len())?;
-    json_text::read(json, &interpreter.maker).map_err(|stop| match stop {
+    runtime.budget().scan(json.len())?;
+    json_text::read(json, &runtime.maker).map_err(|stop| match stop {
         json_text::Stop::Text(error) => {
             Failure::Error(format!("not JSON: {} at byte {}", error.what, error.at))
         }
@@ -29,7 +28,7 @@ pub(super) fn from_json<'t>(
 
 /// Writes JSON as Python's `json.dumps` does, without escaping non-ASCII characters or HTML.
 pub(super) fn to_json<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
@@ -40,13 +39,13 @@ pub(super) fn to_json<'t>(
         Some(Value::Str(text)) => Some(text.as_str().to_string()),
         Some(width) => {
             let width = usize::try_from(integer(width, "the width of an indentation")?).unwrap_or(0);
-            interpreter.budget().can_make(width)?;
+            runtime.budget().can_make(width)?;
             Some(" ".repeat(width))
         }
     };
     let (item_separator, key_separator) = match &separators {
         None | Some(Value::None) => (if indent.is_some() { "," } else { ", " }.to_string(), ": ".to_string()),
-        Some(separators) => match interpreter.items(separators)?.items() {
+        Some(separators) => match runtime.items(separators)?.items() {
             [item, key] => (text(item, "a separator")?.to_string(), text(key, "a separator")?.to_string()),
             _ => return fail("want two separators"),
         },
@@ -58,8 +57,8 @@ pub(super) fn to_json<'t>(
         ascii: is_true(ascii),
         sort_keys: is_true(sort_keys),
     };
-    let budget = Rc::clone(&interpreter.maker.0);
+    let budget = Rc::clone(&runtime.maker.0);
     let mut writer = Writer::new(&budget);
     writer.json(value, &layout, 0)?;
-    interpreter.maker.text(writer.text)
+    runtime.maker.text(writer.text)
 }

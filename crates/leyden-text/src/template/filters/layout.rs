@@ -1,12 +1,11 @@
 //! Filters that fit text to a length.
 
-use super::is_true;
 use super::texts::as_text;
+use crate::template::arguments::{Arguments, integer, is_true};
 use crate::template::budget::{Result, fail};
-use crate::template::functions::{Arguments, integer};
-use crate::template::interpreter::Interpreter;
-use crate::template::mixed::{Mixed, Part};
+use crate::template::mixed::Part;
 use crate::template::print::Writer;
+use crate::template::runtime::Runtime;
 use crate::template::strings;
 use crate::template::value::Value;
 
@@ -16,45 +15,21 @@ fn length(value: Option<&Value>, default: i64, what: &str) -> Result<i64> {
 }
 
 pub(super) fn center<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
     let [width] = arguments.bind("center", ["width"])?;
     let width = length(width.as_ref(), 80, "a width")?;
-    let value = as_text(interpreter, value)?;
-    interpreter.centered(&value, width, Part::own(" "))
-}
-
-impl Interpreter<'_> {
-    /// Centers a text in a field, as `str.center` does.
-    pub(in crate::template) fn centered(&self, value: &Value, width: i64, fill: Part<'_>) -> Result<Value> {
-        let text = value.as_str().unwrap_or_default();
-        self.budget().scan(text.len())?;
-        let width = usize::try_from(width).unwrap_or(0);
-        let missing = width.saturating_sub(text.chars().count());
-        // Python puts the odd space to the left in a field of odd width, to the right in one of even width.
-        let left = missing / 2 + (missing & width & 1);
-        self.budget().can_make(missing.saturating_mul(fill.as_str().len()).saturating_add(text.len()))?;
-        let blanks = |n: usize| Mixed::made_of(fill.as_str().repeat(n), fill);
-        let (before, behind) = (blanks(left), blanks(missing - left));
-        let mut all = Mixed::default();
-        for part in [
-            Part::new(&before.text, &before.content),
-            value.as_part(),
-            Part::new(&behind.text, &behind.content),
-        ] {
-            all.push(part);
-        }
-        self.maker.text(all)
-    }
+    let value = as_text(runtime, value)?;
+    runtime.centered(&value, width, Part::own(" "))
 }
 
 /// Excess over the maximum length up to which a text is not truncated.
 const LEEWAY: i64 = 5;
 
 pub(super) fn truncate<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
@@ -66,10 +41,10 @@ pub(super) fn truncate<'t>(
         Some(leeway) => integer(leeway, "a leeway")?,
     };
     let end = match end {
-        None => interpreter.maker.own("...")?,
-        Some(end) => interpreter.to_text(&end)?,
+        None => runtime.maker.own("...")?,
+        Some(end) => runtime.to_text(&end)?,
     };
-    let value = as_text(interpreter, value)?;
+    let value = as_text(runtime, value)?;
     let text = value.as_str().unwrap_or_default();
     let ending = end.as_str().unwrap_or_default().chars().count() as i64;
     if most < ending || leeway < 0 {
@@ -83,15 +58,15 @@ pub(super) fn truncate<'t>(
     if !is_true(cut_words) {
         cut = text[..cut].rfind(' ').unwrap_or(cut);
     }
-    let mut writer = Writer::new(interpreter.budget());
+    let mut writer = Writer::new(runtime.budget());
     writer.push_part(value.as_part().range(0..cut))?;
     writer.push_part(end.as_part())?;
-    interpreter.maker.text(writer.text)
+    runtime.maker.text(writer.text)
 }
 
 /// Wraps text to lines of at most `width` characters, breaking at spaces.
 pub(super) fn word_wrap<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
@@ -104,13 +79,13 @@ pub(super) fn word_wrap<'t>(
     let break_long = break_long.is_none_or(|flag| flag.is_true());
     let hyphens = hyphens.is_none_or(|flag| flag.is_true());
     let wrap = match wrap {
-        None | Some(Value::None) => interpreter.maker.own("\n")?,
-        Some(wrap) => interpreter.to_text(&wrap)?,
+        None | Some(Value::None) => runtime.maker.own("\n")?,
+        Some(wrap) => runtime.to_text(&wrap)?,
     };
-    let value = as_text(interpreter, value)?;
+    let value = as_text(runtime, value)?;
     let text = value.as_str().unwrap_or_default();
-    interpreter.can_make_items(text.len())?;
-    let mut writer = Writer::new(interpreter.budget());
+    runtime.can_make_items(text.len())?;
+    let mut writer = Writer::new(runtime.budget());
     for (i, line) in strings::lines(text, false).into_iter().enumerate() {
         let wrapped = strings::wrapped(line, width, break_long, hyphens);
         if i > 0 {
@@ -123,5 +98,5 @@ pub(super) fn word_wrap<'t>(
             writer.push_part(value.as_part().of(piece))?;
         }
     }
-    interpreter.maker.text(writer.text)
+    runtime.maker.text(writer.text)
 }

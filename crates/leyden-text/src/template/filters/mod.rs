@@ -10,19 +10,17 @@ mod web;
 
 use std::cmp::Ordering;
 
+use super::arguments::{Arguments, is_true, text};
 use super::budget::{Result, fail};
-use super::functions::{Arguments, text};
-use super::interpreter::Interpreter;
+use super::runtime::Runtime;
 use super::strings;
 use super::value::Value;
 use crate::error::Quoted;
-pub(super) use texts::escape_into;
-
 /// Filter with its names.
 #[derive(Debug)]
 pub(super) struct Filter {
     names: &'static [&'static str],
-    pub(super) call: for<'t> fn(&mut Interpreter<'t>, &Value, Arguments<'t>) -> Result<Value>,
+    pub(super) call: for<'t> fn(&mut Runtime<'t>, &Value, Arguments<'t>) -> Result<Value>,
 }
 
 static FILTERS: &[Filter] = &[
@@ -49,7 +47,7 @@ static FILTERS: &[Filter] = &[
     Filter { names: &["last"], call: |i, v, args| sequences::end(i, v, args, false) },
     Filter { names: &["list"], call: sequences::list },
     Filter { names: &["lower"], call: |i, v, args| texts::map_text(i, v, args, str::to_lowercase) },
-    Filter { names: &["map"], call: sequences::map },
+    Filter { names: &["map"], call: map },
     Filter { names: &["max"], call: |i, v, args| sequences::extreme(i, v, args, Ordering::Greater) },
     Filter { names: &["min"], call: |i, v, args| sequences::extreme(i, v, args, Ordering::Less) },
     Filter { names: &["reject"], call: |i, v, args| sequences::select(i, v, args, false, false) },
@@ -85,7 +83,17 @@ const LEFT_OUT: [(&str, &str); 3] = [
 ];
 
 pub(super) fn named(name: &str) -> Option<&'static Filter> {
-    FILTERS.iter().find(|filter| filter.names.contains(&name))
+    index(name).map(at)
+}
+
+/// Returns the index of a filter in the table.
+pub(super) fn index(name: &str) -> Option<usize> {
+    FILTERS.iter().position(|filter| filter.names.contains(&name))
+}
+
+/// Returns the filter at an index of the table.
+pub(super) fn at(index: usize) -> &'static Filter {
+    &FILTERS[index]
 }
 
 /// Returns the error message for an unknown filter.
@@ -95,17 +103,12 @@ pub(super) fn unknown(name: &str) -> String {
     format!("there is no filter {}{why}", Quoted(name))
 }
 
-/// Returns whether a flag argument is given and true.
-fn is_true(value: Option<Value>) -> bool {
-    value.is_some_and(|value| value.is_true())
-}
-
-fn length<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+fn length<'t>(runtime: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [] = arguments.exactly("length", [])?;
     let length = match value {
         Value::Undefined(_) => 0,
         Value::Str(text) => {
-            interpreter.budget().scan(text.as_str().len())?;
+            runtime.budget().scan(text.as_str().len())?;
             text.as_str().chars().count()
         }
         Value::List(list) | Value::Tuple(list) => list.items().len(),
@@ -116,24 +119,50 @@ fn length<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Argum
     Ok(Value::Int(length as i64))
 }
 
-fn default<'t>(interpreter: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+fn default<'t>(runtime: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [default, boolean] = arguments.bind("default", ["default_value", "boolean"])?;
     if !value.is_undefined() && (!is_true(boolean) || value.is_true()) {
         return Ok(value.clone());
     }
-    default.map_or_else(|| interpreter.maker.own(""), Ok)
+    default.map_or_else(|| runtime.maker.own(""), Ok)
 }
 
-fn attribute<'t>(
-    interpreter: &mut Interpreter<'t>,
-    value: &Value,
-    arguments: Arguments<'t>,
-) -> Result<Value> {
+fn attribute<'t>(runtime: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [name] = arguments.exactly("attr", ["name"])?;
     let name = text(&name, "the name of an attribute")?;
     // Unlike `.`, this filter ignores the entries of a dictionary.
     match value {
         Value::Dict(_) if super::methods::named(value, name).is_none() => Ok(Value::undefined(name)),
-        value => interpreter.attribute(value, name),
+        value => runtime.attribute(value, name),
     }
+}
+
+fn map<'t>(runtime: &mut Runtime<'t>, value: &Value, mut arguments: Arguments<'t>) -> Result<Value> {
+    let items = sequences::items_or_none(runtime, value)?;
+    let mut mapped = Vec::new();
+    if arguments.positional.is_empty() {
+        let [attribute, default] = arguments.bind("map", ["attribute", "default"])?;
+        let Some(attribute) = attribute else { return fail("map needs a filter or an attribute") };
+        for item in items.items() {
+            let value = sequences::by_path(runtime, item, &attribute)?;
+            mapped.push(match &default {
+                Some(default) if value.is_undefined() => default.clone(),
+                _ => value,
+            });
+        }
+    } else {
+        let name = arguments.positional.remove(0);
+        let name = text(&name, "the name of a filter")?;
+        let Some(filter) = named(name) else {
+            return fail(unknown(name));
+        };
+        for item in items.items() {
+            runtime.budget().steps(1 + arguments.positional.len())?;
+            let (positional, named) = (arguments.positional.clone(), arguments.named.clone());
+            runtime.budget().enter()?;
+            mapped.push((filter.call)(runtime, item, Arguments { positional, named })?);
+            runtime.budget().leave();
+        }
+    }
+    runtime.maker.list(mapped)
 }

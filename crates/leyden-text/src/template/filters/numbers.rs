@@ -1,16 +1,12 @@
 //! Filters on numbers.
 
 use crate::error::Quoted;
+use crate::template::arguments::{Arguments, integer, is_true, text};
 use crate::template::budget::{Result, fail};
-use crate::template::functions::{Arguments, integer, text};
-use crate::template::interpreter::Interpreter;
+use crate::template::runtime::Runtime;
 use crate::template::value::{Number, Value};
 
-pub(super) fn absolute<'t>(
-    _: &mut Interpreter<'t>,
-    value: &Value,
-    arguments: Arguments<'t>,
-) -> Result<Value> {
+pub(super) fn absolute<'t>(_: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [] = arguments.exactly("abs", [])?;
     match value.as_number() {
         Some(Number::Int(i)) => {
@@ -21,7 +17,7 @@ pub(super) fn absolute<'t>(
     }
 }
 
-pub(super) fn int<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+pub(super) fn int<'t>(_: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [default, base] = arguments.bind("int", ["default", "base"])?;
     let default = default.unwrap_or(Value::Int(0));
     let base = base.map_or(Ok(10), |base| integer(&base, "a base"))?;
@@ -51,7 +47,7 @@ pub(super) fn int<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Argumen
     Ok(int.map_or(default, Value::Int))
 }
 
-pub(super) fn float<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+pub(super) fn float<'t>(_: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [default] = arguments.bind("float", ["default"])?;
     let float = match value {
         Value::Str(text) => text.as_str().trim().parse().ok(),
@@ -62,13 +58,13 @@ pub(super) fn float<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Argum
 
 /// Formats a size in bytes with its unit.
 pub(super) fn file_size<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
     const UNITS: [&str; 8] = ["k", "M", "G", "T", "P", "E", "Z", "Y"];
     let [binary] = arguments.bind("filesizeformat", ["binary"])?;
-    let binary = super::is_true(binary);
+    let binary = is_true(binary);
     let bytes = match value {
         Value::Str(text) => text.as_str().trim().parse().ok(),
         other => other.as_number().map(Number::as_f64),
@@ -76,10 +72,10 @@ pub(super) fn file_size<'t>(
     let Some(bytes) = bytes else { return fail(format!("a {} is not a size in bytes", value.type_name())) };
     let base: f64 = if binary { 1024.0 } else { 1000.0 };
     if bytes == 1.0 {
-        return interpreter.maker.own("1 Byte");
+        return runtime.maker.own("1 Byte");
     }
     if bytes < base {
-        return interpreter.maker.own(&format!("{} Bytes", bytes as i64));
+        return runtime.maker.own(&format!("{} Bytes", bytes as i64));
     }
     let mut unit = base * base;
     let mut name = UNITS[0];
@@ -94,10 +90,10 @@ pub(super) fn file_size<'t>(
         (true, name) => &format!("{name}i"),
         (false, name) => name,
     };
-    interpreter.maker.own(&format!("{:.1} {name}B", base * bytes / unit))
+    runtime.maker.own(&format!("{:.1} {name}B", base * bytes / unit))
 }
 
-pub(super) fn round<'t>(_: &mut Interpreter<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
+pub(super) fn round<'t>(_: &mut Runtime<'t>, value: &Value, arguments: Arguments<'t>) -> Result<Value> {
     let [precision, method] = arguments.bind("round", ["precision", "method"])?;
     let precision = precision.map_or(Ok(0), |precision| integer(&precision, "a precision"))?;
     let Some(number) = value.as_number() else {

@@ -1,11 +1,12 @@
 //! Filters for URLs and HTML.
 
-use super::texts::{as_text, escape, escape_into};
+use super::texts::{as_text, escape};
+use crate::template::arguments::Arguments;
 use crate::template::budget::{Result, fail};
-use crate::template::functions::Arguments;
-use crate::template::interpreter::Interpreter;
+use crate::template::escape::escape_into;
 use crate::template::mixed::{Mixed, Part};
 use crate::template::print::Writer;
+use crate::template::runtime::Runtime;
 use crate::template::strings;
 use crate::template::value::Value;
 
@@ -33,51 +34,51 @@ fn quoted(writer: &mut Writer<'_>, part: Part<'_>, in_query: bool) -> Result<()>
 }
 
 pub(super) fn url_encode<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
     let [] = arguments.exactly("urlencode", [])?;
     let pairs = match value {
-        Value::Dict(_) => interpreter.entries(value)?,
+        Value::Dict(_) => runtime.entries(value)?,
         Value::List(_) | Value::Tuple(_) => value.clone(),
         other => {
-            let text = as_text(interpreter, other)?;
-            let mut writer = Writer::new(interpreter.budget());
+            let text = as_text(runtime, other)?;
+            let mut writer = Writer::new(runtime.budget());
             quoted(&mut writer, text.as_part(), false)?;
-            return interpreter.maker.text(writer.text);
+            return runtime.maker.text(writer.text);
         }
     };
-    let mut writer = Writer::new(interpreter.budget());
-    for (i, pair) in interpreter.items(&pairs)?.items().iter().enumerate() {
-        let pair = interpreter.items(pair)?;
+    let mut writer = Writer::new(runtime.budget());
+    for (i, pair) in runtime.items(&pairs)?.items().iter().enumerate() {
+        let pair = runtime.items(pair)?;
         let [key, value] = pair.items() else { return fail("urlencode needs pairs") };
         if i > 0 {
             writer.push("&")?;
         }
-        quoted(&mut writer, interpreter.to_text(key)?.as_part(), true)?;
+        quoted(&mut writer, runtime.to_text(key)?.as_part(), true)?;
         writer.push("=")?;
-        quoted(&mut writer, interpreter.to_text(value)?.as_part(), true)?;
+        quoted(&mut writer, runtime.to_text(value)?.as_part(), true)?;
     }
-    interpreter.maker.text(writer.text)
+    runtime.maker.text(writer.text)
 }
 
 /// Escapes as `escape` does, also text that is marked as safe.
 pub(super) fn force_escape<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
-    let text = as_text(interpreter, value)?;
+    let text = as_text(runtime, value)?;
     let mut plain = Mixed::default();
     plain.push(text.as_part());
-    let plain = interpreter.maker.text(plain)?;
-    escape(interpreter, &plain, arguments)
+    let plain = runtime.maker.text(plain)?;
+    escape(runtime, &plain, arguments)
 }
 
 /// Writes the entries of a dictionary as attributes of an XML element.
 pub(super) fn attributes<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
@@ -91,13 +92,13 @@ pub(super) fn attributes<'t>(
         if matches!(value, Value::None | Value::Undefined(_)) {
             continue;
         }
-        let key = interpreter.to_text(key)?;
+        let key = runtime.to_text(key)?;
         if key.as_str().is_some_and(|key| key.contains([' ', '\t', '\n', '\x0c', '\r', '/', '>', '='])) {
             return fail("the name of an attribute has a character that ends it");
         }
-        let value = interpreter.to_text(value)?;
+        let value = runtime.to_text(value)?;
         let lengths = [&key, &value].map(|text| text.as_str().map_or(0, str::len));
-        interpreter
+        runtime
             .budget()
             .can_make(all.text.len() + lengths[0].saturating_add(lengths[1]).saturating_mul(5))?;
         if !all.text.is_empty() || space {
@@ -111,19 +112,19 @@ pub(super) fn attributes<'t>(
             all.push_own(behind);
         }
     }
-    interpreter.maker.marked(all, true)
+    runtime.maker.marked(all, true)
 }
 
 /// Removes comments and tags, and collapses white space.
 pub(super) fn strip_tags<'t>(
-    interpreter: &mut Interpreter<'t>,
+    runtime: &mut Runtime<'t>,
     value: &Value,
     arguments: Arguments<'t>,
 ) -> Result<Value> {
     let [] = arguments.exactly("striptags", [])?;
-    let value = as_text(interpreter, value)?;
+    let value = as_text(runtime, value)?;
     let text = value.as_str().unwrap_or_default();
-    interpreter.budget().can_make(text.len().saturating_mul(2))?;
+    runtime.budget().can_make(text.len().saturating_mul(2))?;
     let mut kept = Mixed::default();
     for (open, close) in [("<!--", "-->"), ("<", ">")] {
         let (part, text) = match kept.text.is_empty() {
@@ -148,7 +149,7 @@ pub(super) fn strip_tags<'t>(
         }
         unescape_into(&mut out, part.of(word));
     }
-    interpreter.maker.text(out)
+    runtime.maker.text(out)
 }
 
 /// Entities that are decoded; others are left as they are.

@@ -1,11 +1,12 @@
 //! `'{}'.format(x)`: replacement fields in braces.
 
-use super::{Spec, count, number, padded, unknown};
+use super::field::{number, padded, unknown};
+use super::spec::{Spec, count};
+use crate::template::arguments::Arguments;
 use crate::template::budget::{Result, fail};
-use crate::template::functions::Arguments;
-use crate::template::interpreter::Interpreter;
 use crate::template::mixed::{Mixed, Part};
 use crate::template::print::Writer;
+use crate::template::runtime::Runtime;
 use crate::template::value::{Number, Text, Value};
 
 /// Numbering of fields: automatic or explicit.
@@ -31,20 +32,16 @@ impl Counting {
 }
 
 /// Formats values with a format string.
-pub(in crate::template) fn format(
-    interpreter: &Interpreter<'_>,
-    format: &Text,
-    arguments: &Arguments<'_>,
-) -> Result<Value> {
+pub(crate) fn format(runtime: &Runtime<'_>, format: &Text, arguments: &Arguments<'_>) -> Result<Value> {
     let mut counting = Counting::default();
-    let mut writer = Writer::new(interpreter.budget());
-    fields(interpreter, format.part(), format.safe, arguments, &mut counting, &mut writer, true)?;
-    interpreter.maker.marked(writer.text, format.safe)
+    let mut writer = Writer::new(runtime.budget());
+    fields(runtime, format.part(), format.safe, arguments, &mut counting, &mut writer, true)?;
+    runtime.maker.marked(writer.text, format.safe)
 }
 
 /// Writes a format string. The format specification of a field may contain fields itself, but only one level deep.
 fn fields(
-    interpreter: &Interpreter<'_>,
+    runtime: &Runtime<'_>,
     format: Part<'_>,
     safe: bool,
     arguments: &Arguments<'_>,
@@ -53,11 +50,11 @@ fn fields(
     may_nest: bool,
 ) -> Result<()> {
     let text = format.as_str();
-    interpreter.budget().scan(text.len())?;
+    runtime.budget().scan(text.len())?;
     let (mut at, mut from) = (0, 0);
     while let Some(found) = text[at..].find(['{', '}']) {
         let brace = at + found;
-        interpreter.budget().steps(1)?;
+        runtime.budget().steps(1)?;
         let doubled = text[brace + 1..].starts_with(&text[brace..=brace]);
         writer.push_part(format.range(from..brace + usize::from(doubled)))?;
         if doubled {
@@ -90,13 +87,11 @@ fn fields(
             }
             None => (None, rest),
         };
-        let value = value(interpreter, name, arguments, counting)?;
-        let mut written = Writer::new(interpreter.budget());
+        let value = value(runtime, name, arguments, counting)?;
+        let mut written = Writer::new(runtime.budget());
         if let Some(spec) = spec.strip_prefix(':') {
             match may_nest {
-                true => {
-                    fields(interpreter, format.of(spec), false, arguments, counting, &mut written, false)?
-                }
+                true => fields(runtime, format.of(spec), false, arguments, counting, &mut written, false)?,
                 false if spec.contains('{') => {
                     return fail("the format has fields within fields within fields");
                 }
@@ -104,7 +99,7 @@ fn fields(
             }
         }
         let spec = parsed(&written.text.text)?;
-        write(interpreter, writer, &value, conversion, &spec, safe)?;
+        write(runtime, writer, &value, conversion, &spec, safe)?;
         (at, from) = (end + 1, end + 1);
     }
     writer.push_part(format.range(from..text.len()))
@@ -124,7 +119,7 @@ fn field_end(text: &str, from: usize) -> Result<usize> {
 
 /// Returns the value of a field: an argument, or a part of one.
 fn value(
-    interpreter: &Interpreter<'_>,
+    runtime: &Runtime<'_>,
     name: &str,
     arguments: &Arguments<'_>,
     counting: &mut Counting,
@@ -144,17 +139,17 @@ fn value(
         }
     };
     while !rest.is_empty() {
-        interpreter.budget().steps(1)?;
+        runtime.budget().steps(1)?;
         if let Some(attribute) = rest.strip_prefix('.') {
             let end = attribute.find(['.', '[']).unwrap_or(attribute.len());
-            value = interpreter.attribute(&value, &attribute[..end])?;
+            value = runtime.attribute(&value, &attribute[..end])?;
             rest = &attribute[end..];
         } else if let Some((key, behind)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             let index = match key.parse() {
                 Ok(index) if key.bytes().all(|byte| byte.is_ascii_digit()) => Value::Int(index),
-                _ => interpreter.maker.own(key)?,
+                _ => runtime.maker.own(key)?,
             };
-            value = interpreter.item(&value, &index)?;
+            value = runtime.item(&value, &index)?;
             rest = behind;
         } else {
             return fail("the format has a malformed field name");
@@ -225,7 +220,7 @@ fn parsed(text: &str) -> Result<Spec> {
 
 /// Writes one value.
 fn write(
-    interpreter: &Interpreter<'_>,
+    runtime: &Runtime<'_>,
     writer: &mut Writer<'_>,
     value: &Value,
     conversion: Option<char>,
@@ -233,15 +228,15 @@ fn write(
     safe: bool,
 ) -> Result<()> {
     let text = match (conversion, value) {
-        (None, Value::Str(_)) | (Some('s'), _) => interpreter.formatted(value, safe, spec.precision)?,
+        (None, Value::Str(_)) | (Some('s'), _) => runtime.formatted(value, safe, spec.precision)?,
         (Some(kind @ ('r' | 'a')), _) => {
-            let written = interpreter.represented(value, kind == 'a')?;
-            interpreter.formatted(&interpreter.maker.text(written)?, safe, spec.precision)?
+            let written = runtime.represented(value, kind == 'a')?;
+            runtime.formatted(&runtime.maker.text(written)?, safe, spec.precision)?
         }
         (Some(other), _) => {
             return fail(format!("the format has no conversion `!{}`", other.escape_default()));
         }
-        (None, value) => return other(interpreter, writer, value, spec, safe),
+        (None, value) => return other(runtime, writer, value, spec, safe),
     };
     as_text(writer, &text, spec)
 }
@@ -262,7 +257,7 @@ fn as_text(writer: &mut Writer<'_>, text: &Mixed, spec: &Spec) -> Result<()> {
 
 /// Writes a value that is not a text.
 fn other(
-    interpreter: &Interpreter<'_>,
+    runtime: &Runtime<'_>,
     writer: &mut Writer<'_>,
     value: &Value,
     spec: &Spec,
@@ -289,7 +284,7 @@ fn other(
         | (Value::Undefined(_) | Value::Range(_), _)
             if is_plain =>
         {
-            let text = interpreter.formatted(value, safe, None)?;
+            let text = runtime.formatted(value, safe, None)?;
             writer.push_part(Part::new(&text.text, &text.content))
         }
         (_, Some(Number::Int(code))) if spec.kind == Some('c') => {

@@ -1,6 +1,6 @@
 //! Digits of formatted numbers.
 
-use super::Spec;
+use super::spec::Spec;
 use crate::template::budget::{Result, fail};
 use crate::template::print;
 

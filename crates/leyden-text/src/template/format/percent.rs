@@ -3,11 +3,12 @@
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-use super::{Spec, count, number, padded, unknown};
+use super::field::{number, padded, unknown};
+use super::spec::{Spec, count};
 use crate::template::budget::{Result, fail};
-use crate::template::interpreter::Interpreter;
 use crate::template::mixed::{Mixed, Part};
 use crate::template::print::Writer;
+use crate::template::runtime::Runtime;
 use crate::template::value::{Number, Text, Value};
 
 /// Values to be consumed by the conversions in order.
@@ -41,28 +42,24 @@ impl<'v> Taken<'v> {
 type Chars<'f> = Peekable<CharIndices<'f>>;
 
 /// Formats values with a format string.
-pub(in crate::template) fn percent(
-    interpreter: &Interpreter<'_>,
-    format: &Text,
-    arguments: &Value,
-) -> Result<Value> {
+pub(crate) fn percent(runtime: &Runtime<'_>, format: &Text, arguments: &Value) -> Result<Value> {
     let text = format.as_str();
-    interpreter.budget().scan(text.len())?;
-    let mut writer = Writer::new(interpreter.budget());
+    runtime.budget().scan(text.len())?;
+    let mut writer = Writer::new(runtime.budget());
     let mut taken = Taken { arguments, next: 0 };
     let (mut chars, mut from) = (text.char_indices().peekable(), 0);
     while let Some((at, c)) = chars.next() {
         if c != '%' {
             continue;
         }
-        interpreter.budget().steps(1)?;
+        runtime.budget().steps(1)?;
         writer.push_part(format.part().range(from..at))?;
         let key = mapping_key(&mut chars, text)?;
         let named = match key {
             None => None,
             Some(key) => match arguments {
                 Value::Dict(_) => {
-                    let found = interpreter.item(arguments, &interpreter.maker.own(key)?)?;
+                    let found = runtime.item(arguments, &runtime.maker.own(key)?)?;
                     if found.is_undefined() {
                         return fail(format!("there is no value {key:?} for the format"));
                     }
@@ -82,13 +79,13 @@ pub(in crate::template) fn percent(
             Some(value) => value,
             None => taken.next()?,
         };
-        convert(interpreter, &mut writer, kind, value, spec, format.safe)?;
+        convert(runtime, &mut writer, kind, value, spec, format.safe)?;
     }
     writer.push_part(format.part().range(from..text.len()))?;
     if !taken.is_used_up() {
         return fail("there are more values than the format has conversions");
     }
-    interpreter.maker.marked(writer.text, format.safe)
+    runtime.maker.marked(writer.text, format.safe)
 }
 
 /// Parses the name in parentheses after a `%`, if there is one.
@@ -153,7 +150,7 @@ fn size(chars: &mut Chars<'_>, taken: &mut Taken<'_>) -> Result<Option<i64>> {
 
 /// Writes one value.
 fn convert(
-    interpreter: &Interpreter<'_>,
+    runtime: &Runtime<'_>,
     writer: &mut Writer<'_>,
     kind: char,
     value: &Value,
@@ -168,19 +165,19 @@ fn convert(
     };
     match kind {
         's' => {
-            let written = interpreter.formatted(value, safe, spec.precision)?;
+            let written = runtime.formatted(value, safe, spec.precision)?;
             text(writer, written, spec)
         }
         'r' | 'a' => {
-            let written = interpreter.represented(value, kind == 'a')?;
-            let whole = interpreter.maker.text(written)?;
-            let written = interpreter.formatted(&whole, safe, spec.precision)?;
+            let written = runtime.represented(value, kind == 'a')?;
+            let whole = runtime.maker.text(written)?;
+            let written = runtime.formatted(&whole, safe, spec.precision)?;
             text(writer, written, spec)
         }
         'c' => {
             let one = match value {
                 Value::Str(text) if text.as_str().chars().count() == 1 => {
-                    interpreter.formatted(value, safe, None)?
+                    runtime.formatted(value, safe, None)?
                 }
                 Value::Int(code) => {
                     let c = u32::try_from(*code).ok().and_then(char::from_u32);
@@ -204,7 +201,7 @@ fn convert(
                 return number(writer, Number::Int(int), &spec);
             }
             // The precision is the minimum number of digits.
-            interpreter.budget().can_make(digits.saturating_add(spec.width))?;
+            runtime.budget().can_make(digits.saturating_add(spec.width))?;
             let (negative, plain) = super::numbers::integer(int, &Spec { alternate: false, ..spec.clone() })?;
             let prefix = if spec.alternate && matches!(kind, 'x' | 'X' | 'o') {
                 format!("0{kind}")
