@@ -264,7 +264,7 @@ impl Parser<'_> {
         let name = self.dotted_name()?;
         let filter = filters::index(&name);
         if filter.is_none() {
-            self.lacks(&name, line, filters::unknown(&name))?;
+            self.unknown_name(&name, line, filters::unknown(&name))?;
         }
         let arguments =
             if matches!(self.peek(), Token::Op("(")) { self.arguments()? } else { Arguments::default() };
@@ -282,7 +282,7 @@ impl Parser<'_> {
             _ => None,
         };
         if let Some((inner, message)) = named {
-            self.lacks(inner, line, message)?;
+            self.unknown_name(inner, line, message)?;
         }
         Ok(Postfix::Filter(name.as_str().into(), filter, arguments))
     }
@@ -293,7 +293,7 @@ impl Parser<'_> {
         let line = self.line();
         let name = self.dotted_name()?;
         if predicates::named(&name).is_none() {
-            self.lacks(&name, line, predicates::unknown(&name))?;
+            self.unknown_name(&name, line, predicates::unknown(&name))?;
         }
         let arguments = match self.peek() {
             Token::Op("(") => self.arguments()?,

@@ -6,8 +6,8 @@ use super::ast::{
     Body, CallBlock, Expr, For, Macro, NameId, Postfix, Statement, StatementKind, SyntaxError, Target,
     Template, Uses,
 };
-use super::lacks::Lacks;
 use super::lexer::{Located, Tag, Token, tokens};
+use super::name_uses::NameUses;
 
 /// Maximum nesting of brackets, signs and blocks; real templates have about a dozen levels.
 const MAX_NESTING: u32 = 100;
@@ -27,7 +27,7 @@ pub(super) struct Parser<'s> {
     /// Names of blocks, which must be unique.
     blocks: Vec<&'s str>,
     /// Uses of names, to detect unknown filters, tests and functions.
-    lacks: Lacks<'s>,
+    name_uses: NameUses<'s>,
 }
 
 /// Parses a source with line breaks of any kind.
@@ -37,7 +37,7 @@ pub(super) fn parse(source: &str) -> Parsed<Template> {
     let source = source.strip_suffix('\n').unwrap_or(&source);
     let read = tokens(source)?;
     let mut parser = Parser {
-        lacks: Lacks::of(&read),
+        name_uses: NameUses::of(&read),
         tokens: read,
         at: 0,
         nesting: 0,
@@ -48,7 +48,7 @@ pub(super) fn parse(source: &str) -> Parsed<Template> {
         blocks: Vec::new(),
     };
     let body = parser.body(&[])?;
-    parser.lacks.check()?;
+    parser.name_uses.check()?;
     Ok(Template { body, names: parser.names })
 }
 
@@ -125,8 +125,8 @@ impl<'s> Parser<'s> {
     ///
     /// # Errors
     /// The source does not test for it.
-    pub(super) fn lacks(&mut self, name: &str, line: usize, message: String) -> Parsed<()> {
-        if self.lacks.asked.iter().any(|asked| **asked == *name) {
+    pub(super) fn unknown_name(&mut self, name: &str, line: usize, message: String) -> Parsed<()> {
+        if self.name_uses.asked.iter().any(|asked| **asked == *name) {
             return Ok(());
         }
         Err(SyntaxError { line, message })
@@ -142,7 +142,7 @@ impl<'s> Parser<'s> {
         }
         let called = *self.peek_second() == Token::Op("(");
         let line = self.line();
-        self.lacks.mentions.entry(name).or_insert((line, true)).1 &= called;
+        self.name_uses.mentions.entry(name).or_insert((line, true)).1 &= called;
     }
 
     fn close(&mut self, tag: Tag) -> Parsed<()> {
@@ -299,7 +299,7 @@ impl<'s> Parser<'s> {
 
     fn macro_block(&mut self) -> Parsed<StatementKind> {
         let name = self.expect_name()?;
-        self.lacks.assigned.insert(name);
+        self.name_uses.assigned.insert(name);
         let name = self.name_id(name);
         self.expect_op("(")?;
         let mut parameters = Vec::new();
@@ -315,7 +315,7 @@ impl<'s> Parser<'s> {
                 self.expect_op(",")?;
             }
             let parameter = self.expect_name()?;
-            self.lacks.assigned.insert(parameter);
+            self.name_uses.assigned.insert(parameter);
             let parameter = self.name_id(parameter);
             let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
             if default.is_none() && parameters.iter().any(|(_, default)| default.is_some()) {
@@ -345,7 +345,7 @@ impl<'s> Parser<'s> {
 
     /// Parses a call with a body, which the callee gets as `caller`.
     fn call_block(&mut self) -> Parsed<StatementKind> {
-        self.lacks.assigned.insert("caller");
+        self.name_uses.assigned.insert("caller");
         let name = self.name_id("caller");
         let mut parameters = Vec::new();
         if self.skip_op("(") {
@@ -423,7 +423,7 @@ impl<'s> Parser<'s> {
                 if matches!(name, "true" | "false" | "none" | "True" | "False" | "None") {
                     return self.error(format!("cannot assign to `{name}`"));
                 }
-                self.lacks.assigned.insert(name);
+                self.name_uses.assigned.insert(name);
                 let name = self.name_id(name);
                 if may_be_attribute && self.skip_op(".") {
                     Target::Attribute(name, self.expect_name()?.into())

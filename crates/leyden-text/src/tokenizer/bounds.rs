@@ -59,7 +59,7 @@ impl std::fmt::Debug for Bounds<'_> {
 }
 
 /// Number of characters or tokens between two checks of the limits within a word: a millisecond or less.
-pub(super) const LOOK_EVERY: usize = 4096;
+pub(super) const CHECK_INTERVAL: usize = 4096;
 
 /// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

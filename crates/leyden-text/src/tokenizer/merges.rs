@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::bounds::{Exceeded, LOOK_EVERY};
+use super::bounds::{CHECK_INTERVAL, Exceeded};
 
 /// Maximum length in tokens of a word that is merged by scanning for the best pair.
 pub(super) const SCAN_TOKENS: usize = 48;
@@ -115,7 +115,7 @@ impl Merges {
         let mut steps = 0_usize;
         while let Some(Reverse(best)) = heap.pop() {
             steps += 1;
-            if steps.is_multiple_of(LOOK_EVERY) && stop() {
+            if steps.is_multiple_of(CHECK_INTERVAL) && stop() {
                 return None;
             }
             // The lower half of a 64-bit number.

@@ -14,7 +14,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use leyden_tensor::Metadata;
 
 use super::Tokenizer;
-use super::bounds::{Bounds, Exceeded, LOOK_EVERY};
+use super::bounds::{Bounds, CHECK_INTERVAL, Exceeded};
 use super::fields;
 use super::gguf::{Cover, GgufTokenizer, Model, Unwritable};
 use super::space_mark::{self, MARK};
@@ -184,7 +184,7 @@ impl SentencePiece {
         let mut steps = 0_usize;
         while let Some(best) = heap.pop() {
             steps += 1;
-            if steps.is_multiple_of(LOOK_EVERY) {
+            if steps.is_multiple_of(CHECK_INTERVAL) {
                 bounds.check(0)?;
             }
             // The lower half of a 64-bit number.

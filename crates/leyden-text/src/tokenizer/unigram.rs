@@ -6,7 +6,7 @@
 use leyden_tensor::Metadata;
 
 use super::Tokenizer;
-use super::bounds::{Bounds, LOOK_EVERY};
+use super::bounds::{Bounds, CHECK_INTERVAL};
 use super::charsmap::{CHARSMAP, Charsmap};
 use super::fields;
 use super::fields::Kind;
@@ -101,7 +101,7 @@ impl Unigram {
         let mut best = vec![Best { id: self.unknown, start: 0, score: f64::MIN }; text.len() + 1];
         best[0].score = 0.0;
         for (i, (start, c)) in text.char_indices().enumerate() {
-            if i.is_multiple_of(LOOK_EVERY) {
+            if i.is_multiple_of(CHECK_INTERVAL) {
                 bounds.check(0)?;
             }
             let before = best[start].score;
@@ -141,7 +141,7 @@ impl Unigram {
         let mut looks = 0_usize;
         while let Some(first) = rest.chars().next() {
             looks += 1;
-            if looks.is_multiple_of(LOOK_EVERY) {
+            if looks.is_multiple_of(CHECK_INTERVAL) {
                 bounds.check(0)?;
             }
             let (len, replacement) = self.next(rest, first);

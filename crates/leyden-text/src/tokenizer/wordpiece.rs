@@ -7,7 +7,7 @@
 use leyden_tensor::Metadata;
 
 use super::Tokenizer;
-use super::bounds::{Bounds, LOOK_EVERY};
+use super::bounds::{Bounds, CHECK_INTERVAL};
 use super::classes::{Class, class};
 use super::fields;
 use super::gguf::{GgufTokenizer, Model, Unwritable};
@@ -57,7 +57,7 @@ impl Model for WordPiece {
     fn encode(&self, text: &str, ids: &mut Vec<u32>, bounds: &Bounds<'_>) -> Result<(), Unwritable> {
         let mut word = String::from(MARK);
         for (at, c) in text.chars().enumerate() {
-            if at.is_multiple_of(LOOK_EVERY) {
+            if at.is_multiple_of(CHECK_INTERVAL) {
                 bounds.check(ids.len())?;
             }
             let c = if self.strip_accents { base(c) } else { c };
@@ -111,7 +111,7 @@ impl WordPiece {
             ids.push(id);
             rest = &rest[len..];
             // An unknown word becomes one token, whatever it has so far.
-            if ids.len().is_multiple_of(LOOK_EVERY) {
+            if ids.len().is_multiple_of(CHECK_INTERVAL) {
                 bounds.check(before)?;
             }
         }

@@ -4,7 +4,7 @@ use super::document::Vocab;
 use super::model::{Model, NoToken, NotWritten, Parts};
 use super::trie::Trie;
 use crate::error::Error;
-use crate::tokenizer::bounds::{Bounds, LOOK_EVERY};
+use crate::tokenizer::bounds::{Bounds, CHECK_INTERVAL};
 
 /// Difference between the lowest score and that of an unknown character.
 const UNKNOWN_PENALTY: f64 = 10.0;
@@ -61,7 +61,7 @@ impl Unigram {
         let bytes = word.as_bytes();
         let mut best: Vec<Option<Best>> = vec![None; bytes.len() + 1];
         for (i, (start, c)) in word.char_indices().enumerate() {
-            if i.is_multiple_of(LOOK_EVERY) {
+            if i.is_multiple_of(CHECK_INTERVAL) {
                 bounds.check(0)?;
             }
             let so_far = best[start].map_or(0.0, |best| best.score);

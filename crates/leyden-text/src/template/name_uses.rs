@@ -9,7 +9,7 @@ use super::lexer::{Located, Token};
 
 /// Names in a source.
 #[derive(Default)]
-pub(super) struct Lacks<'s> {
+pub(super) struct NameUses<'s> {
     /// Names that the source tests for being a filter or test. It may use these even if they are unknown.
     pub(super) asked: HashSet<Box<str>>,
     /// Names that the source assigns.
@@ -18,9 +18,9 @@ pub(super) struct Lacks<'s> {
     pub(super) mentions: HashMap<&'s str, (usize, bool)>,
 }
 
-impl<'s> Lacks<'s> {
+impl<'s> NameUses<'s> {
     /// Collects the names that a source tests for.
-    pub(super) fn of(tokens: &[Located<'s>]) -> Lacks<'s> {
+    pub(super) fn of(tokens: &[Located<'s>]) -> NameUses<'s> {
         let mut asked = HashSet::new();
         for three in tokens.windows(4) {
             let [first, second, third, fourth] = three else { continue };
@@ -33,7 +33,7 @@ impl<'s> Lacks<'s> {
                 asked.insert(name.as_str().into());
             }
         }
-        Lacks { asked, ..Lacks::default() }
+        NameUses { asked, ..NameUses::default() }
     }
 
     /// Checks that all called functions exist. None of the variables given to a template is callable; so a name
