@@ -10,7 +10,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         Ok(config) => {
             for layer in &config.layers {
                 assert!(layer.heads.is_multiple_of(layer.kv_heads));
-                assert!(layer.rope.dims <= layer.head_dim && layer.rope.dims.is_multiple_of(2));
+                if let Some(rope) = &layer.rope {
+                    assert!(rope.dims <= layer.head_dim && rope.dims.is_multiple_of(2));
+                }
                 for size in [layer.ffn, layer.heads * layer.head_dim] {
                     assert!((1..=1 << 24).contains(&size));
                 }

@@ -9,7 +9,7 @@ fn vocabulary() -> &'static Arc<Vocabulary> {
     static VOCABULARY: OnceLock<Arc<Vocabulary>> = OnceLock::new();
     VOCABULARY.get_or_init(|| {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/leyden/model/storyteller-q8_0.gguf");
-        let gguf = leyden_tensor::Gguf::open(file).unwrap();
+        let gguf = leyden_tensor::Gguf::open(file.as_ref()).unwrap();
         let meta = leyden_tensor::WeightSource::metadata(&gguf);
         Vocabulary::new(leyden_text::from_gguf(meta, file).unwrap().as_ref()).unwrap()
     })
