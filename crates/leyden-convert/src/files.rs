@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 
 /// Maximum size of a file in bytes: the largest vocabularies take some 40 MB.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Reads the settings files of a folder.
 pub(crate) fn of_folder(folder: &HfFolder) -> Result<FolderFiles, Error> {
@@ -23,8 +23,8 @@ pub(crate) fn of_folder(folder: &HfFolder) -> Result<FolderFiles, Error> {
     for name in names {
         let path = folder.path().join(&name);
         let Ok(found) = std::fs::metadata(&path) else { continue };
-        if !found.is_file() || found.len() > MOST_BYTES {
-            return Err(Error::unlike(&path, format!("is no file of at most {MOST_BYTES} bytes")));
+        if !found.is_file() || found.len() > MAX_BYTES {
+            return Err(Error::unlike(&path, format!("is no file of at most {MAX_BYTES} bytes")));
         }
         let text =
             std::fs::read(&path).map_err(|error| Error::unlike(&path, format!("cannot read: {error}")))?;

@@ -235,7 +235,7 @@ fn absolute(path: &str, module: &str, children: &BTreeSet<&str>) -> Option<Strin
 
 /// Returns the module that defines an item, past re-exports.
 fn owner(item: &str, texts: &BTreeMap<String, Text>, names: &BTreeMap<(&str, String), String>) -> String {
-    /// Re-exports of re-exports are few; more are a circle.
+    /// Re-exports of re-exports are few; more are a cycle.
     const MAX_DEPTH: usize = 16;
     let mut item = item.to_owned();
     for _ in 0..MAX_DEPTH {

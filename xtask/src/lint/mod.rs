@@ -13,6 +13,7 @@ mod size;
 mod source;
 mod state;
 mod unsafe_code;
+mod wording;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,6 +62,7 @@ const RULES: &[Rule] = &[
     Rule { name: "size", check: size::check },
     Rule { name: "floors", check: floors::check },
     Rule { name: "state", check: state::check },
+    Rule { name: "wording", check: wording::check },
 ];
 
 /// Checks the tree at `root`; the error is the summary line.

@@ -14,6 +14,8 @@ pub(crate) struct Source {
     literals: Vec<(usize, String)>,
     /// True for each line that belongs to a test.
     test: Vec<bool>,
+    /// First lines of doc comments, with their line numbers, from 1.
+    doc_openings: Vec<(usize, String)>,
 }
 
 impl Source {
@@ -27,7 +29,8 @@ impl Source {
         if whole {
             test.fill(true);
         }
-        Self { path, code: code.lines().map(str::to_owned).collect(), literals, test }
+        let doc_openings = doc_openings(text);
+        Self { path, code: code.lines().map(str::to_owned).collect(), literals, test, doc_openings }
     }
 
     /// Returns true if this is Rust.
@@ -48,6 +51,11 @@ impl Source {
     /// Returns string literals outside tests, with their line numbers.
     pub(crate) fn literals(&self) -> impl Iterator<Item = (usize, &str)> {
         self.literals.iter().map(|(line, text)| (*line, text.as_str())).filter(|(n, _)| !self.is_test(*n))
+    }
+
+    /// Returns the first lines of doc comments with their numbers, from 1, tests included.
+    pub(crate) fn doc_openings(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.doc_openings.iter().map(|(line, text)| (*line, text.as_str()))
     }
 
     /// Returns the number of lines, comments included, that are not tests.
@@ -99,6 +107,21 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
         let after = line[at + word.len()..].chars().next();
         !before.is_some_and(part_of_name) && !after.is_some_and(part_of_name)
     })
+}
+
+/// Returns the first line of each doc comment, without its marks.
+fn doc_openings(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut before = None;
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let mark = ["//!", "///"].into_iter().find(|mark| line.starts_with(mark));
+        if let Some(mark) = mark.filter(|_| mark != before) {
+            found.push((i + 1, line[mark.len()..].trim().to_owned()));
+        }
+        before = mark;
+    }
+    found
 }
 
 /// Blanks comments and literals; also returns the string literals.
