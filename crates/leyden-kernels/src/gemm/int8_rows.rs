@@ -282,6 +282,7 @@ fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemm::linear::multiply_activated;
     use crate::ops::activate;
     use crate::quant::token_rows::arrange;
 
