@@ -9,7 +9,7 @@
 //! two of tokens in its prompt. So a next turn computes less than a block of old tokens, or a block and [`ENDING`].
 //!
 //! **Eviction.** There are at most as many checkpoints as the budget allows. Those of earlier turns behind which the same text
-//! has checkpoints by now go first, then the longest unused; an owner with more than half of all loses its own. So a long
+//! has checkpoints by now go first, then the longest unused; owners with more than their share lose their own. So a long
 //! chat does not displace what texts have in common. A block whose contents go takes its checkpoint along.
 
 use crate::cache_kind::CacheKind;
@@ -23,6 +23,8 @@ const ENDING: usize = 16;
 const DISTANCE: usize = 256;
 /// Part of all checkpoints that those within one prompt may take.
 const TEXT_SHARE: usize = 4;
+/// How many times all checkpoints are exchanged before an unused one loses the protection of its owner's share.
+const MAX_TURNS: u64 = 16;
 /// Fewest checkpoints that are of use: of a prompt's end and of the answer's.
 const FEWEST: usize = 2;
 /// Checkpoints without a setting: so many, and so many for each sequence, if the bytes allow them.
@@ -252,19 +254,22 @@ impl States {
         }
     }
 
-    /// Drops a checkpoint that is not of the step under way. Returns whether there was one.
+    /// Drops a checkpoint that is not of the step under way: of an owner with more than half of all, else of those with more
+    /// than an equal share, else of all. A checkpoint long unused loses the protection of its owner's share. Returns whether
+    /// there was one.
     fn evict(&mut self) -> bool {
         let mut owned: HashMap<&str, usize> = HashMap::new();
         self.kept.values().for_each(|c| *owned.entry(&c.owner).or_default() += 1);
-        let greedy = owned.iter().find(|(_, n)| **n * 2 > self.kept.len()).map(|(owner, _)| *owner);
-        let spare = || self.kept.iter().filter(|(block, _)| !self.made.contains(block));
-        let oldest = |owner: Option<&str>| {
-            let of = spare().filter(|(_, c)| owner.is_none_or(|owner| c.owner == owner));
-            of.min_by_key(|(_, c)| (!c.superseded, c.used)).map(|(block, _)| *block)
+        let all = self.kept.len();
+        let first = |parts: usize| {
+            let above = |c: &Checkpoint| owned[&*c.owner].saturating_mul(parts) > all;
+            let spare = self.kept.iter().filter(|(block, c)| !self.made.contains(block) && above(c));
+            spare.min_by_key(|(_, c)| (!c.superseded, c.used)).map(|(block, _)| *block)
         };
-        let Some(block) = greedy.and_then(|owner| oldest(Some(owner))).or_else(|| oldest(None)) else {
-            return false;
-        };
+        let oldest = self.kept.values().map(|c| c.used).min().unwrap_or_default();
+        let is_kept = self.ticks - oldest <= MAX_TURNS * all as u64;
+        let shared = || first(owned.len()).filter(|_| is_kept);
+        let Some(block) = first(2).or_else(shared).or_else(|| first(usize::MAX)) else { return false };
         self.forget(block);
         true
     }
