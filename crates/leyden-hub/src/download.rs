@@ -9,8 +9,8 @@ use crate::client::{Answer, Client};
 use crate::digest::{self, CHUNK, Digest, Hasher};
 use crate::durable;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::Event;
 use crate::options::{PROGRESS, SLOWEST};
-use crate::pull::Event;
 
 /// File to download.
 #[derive(Debug)]

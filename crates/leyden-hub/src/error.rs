@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::short_names::ShortName;
+use crate::short_name_table;
 
 /// Error with the model, file or setting that it is about.
 ///
@@ -348,7 +348,7 @@ impl Error {
                 "leyden pull makes the record anew; leyden rm ORG/REPO removes everything of it"
             }
             ErrorKind::NoSuchModel { path_too: true } => {
-                let near = ShortName::near(&self.at);
+                let near = short_name_table::near(&self.at);
                 let near = near.map_or(String::new(), |name| format!("did you mean {name}? "));
                 let rest = "leyden models lists short names, leyden list what was pulled, and leyden pull \
                             hf:ORG/REPO gets a model; if it is a file, check the path";

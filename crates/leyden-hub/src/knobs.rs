@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Proxies;
+use crate::proxies::Proxies;
 
 /// Setting read from the environment.
 #[derive(Debug)]

@@ -20,12 +20,13 @@ use serde_json::{Map, Value};
 use crate::digest;
 use crate::durable;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file_names;
 use crate::fingerprint::sha256_of_file;
+use crate::model::ModelFile;
 use crate::names;
 use crate::reference::Reference;
-use crate::select;
 use crate::short_names::ShortName;
-use crate::store::{ModelFile, Removed, Store};
+use crate::store::{Removed, Store};
 
 pub(crate) const RECORD: &str = "name.json";
 const SCHEMA: &str = "leyden.name/1";
@@ -172,7 +173,7 @@ impl Store {
             let defaults = defaults.over(named.defaults);
             return self.make(of_record(&folder, path, &named.files), named.from, plain, defaults);
         }
-        if let Some(model) = self.contents()?.models.into_iter().find(|model| model.path == path) {
+        if let Some(model) = self.pulled()?.0.into_iter().find(|model| model.path == path) {
             if let Some(why) = &model.damage {
                 return Err(Error::new(model.name.clone(), ErrorKind::Damaged(why.clone())));
             }
@@ -182,21 +183,6 @@ impl Store {
         let whole = fs::canonicalize(path).map_err(Error::io("find", path))?;
         let source = if whole.is_dir() { of_folder(&whole)? } else { of_file(&whole)? };
         self.make(source, whole.display().to_string(), plain, defaults)
-    }
-
-    /// Removes the model at a path, as [`Store::remove`] does; none if the store has none there.
-    ///
-    /// # Errors
-    /// As [`Store::remove`].
-    pub fn remove_at(&self, path: &Path) -> Result<Option<Removed>> {
-        let contents = self.contents()?;
-        if let Some(named) = contents.named.iter().find(|named| named.path == path) {
-            return self.remove_named(named).map(Some);
-        }
-        match contents.models.iter().find(|model| model.path == path) {
-            Some(model) => self.remove(&model.name).map(Some),
-            None => Ok(None),
-        }
     }
 
     /// Removes a name and its files.
@@ -357,7 +343,7 @@ fn of_file(path: &Path) -> Result<Source> {
         let main = path.strip_prefix(folder).map(|main| main.to_string_lossy().into_owned());
         return Ok(Source { main: main.ok(), ..of_folder(folder)? });
     }
-    let parts = select::parts(name)
+    let parts = file_names::parts(name)
         .ok_or_else(|| no_model("no GGUF or ONNX file; of a model in other files name the folder"))?;
     let mut magic = [0; 4];
     File::open(path).and_then(|mut file| file.read_exact(&mut magic)).map_err(Error::io("read", path))?;

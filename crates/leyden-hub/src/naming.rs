@@ -1,9 +1,9 @@
 //! Names of stored models: resolution of names, and the names that lists show.
 
+use crate::file_names;
+use crate::model::Model;
 use crate::reference::{Reference, SCHEME, behind_scheme};
-use crate::select;
 use crate::short_names::ShortName;
-use crate::store::Model;
 
 /// Returns the models out of `models` that `text` names: by a full name, any shorter form of it, a reference with its
 /// scheme, or a [`ShortName`]. Several if the text fits several equally well; none if it fits none.
@@ -30,7 +30,7 @@ impl Model {
     #[must_use]
     pub fn short_name(&self, all: &[Model]) -> String {
         let file = self.name.split_once(':').map_or("", |(_, file)| file);
-        let quantisation = select::quantisation(file);
+        let quantisation = file_names::quantisation(file);
         let mut candidates = Vec::new();
         for short in ShortName::all().into_iter().filter(|short| *short.reference.repo() == self.repo) {
             let tagged = short.names.iter().find(|name| name.contains(':')).unwrap_or(&short.names[0]);
@@ -65,7 +65,7 @@ pub(crate) fn fitting<'a>(models: &'a [Model], name: &str) -> Vec<&'a Model> {
     let Ok(reference) = Reference::without_scheme(name) else {
         let file = |model: &&Model| {
             let path = model.name.rsplit([':', '/']).next().unwrap_or("");
-            path == name || select::stem(path).eq_ignore_ascii_case(name)
+            path == name || file_names::stem(path).eq_ignore_ascii_case(name)
         };
         let mut found: Vec<_> = models.iter().filter(file).collect();
         if found.is_empty() {
@@ -85,15 +85,15 @@ pub(crate) fn fitting<'a>(models: &'a [Model], name: &str) -> Vec<&'a Model> {
         .iter()
         .map(|model| (main(model), model.files.iter().map(|file| file.path.as_str()).collect()))
         .collect();
-    let found = select::matching(&known, wanted);
+    let found = file_names::matching(&known, wanted);
     of_repo.into_iter().filter(|model| found.contains(&main(model))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Format, ModelFile};
     use crate::reference::{MAIN, Repo};
-    use crate::store::{Format, ModelFile};
 
     fn model(repo: (&str, &str), file: &str) -> Model {
         let repo = Repo::new(repo.0, repo.1).unwrap();

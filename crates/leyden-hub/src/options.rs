@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::knobs;
+use crate::proxies::Proxies;
 use leyden_tls::Authorities;
 
 /// Address of the public hub.
@@ -90,24 +91,6 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
-    }
-}
-
-/// Proxies to the hub, as addresses such as `http://user:password@proxy.example:3128`.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Proxies {
-    /// Proxy of `https` addresses.
-    pub https: Option<String>,
-    /// Proxy of `http` addresses.
-    pub http: Option<String>,
-    /// Hosts and domains that are reached directly, separated by commas; `*` means all.
-    pub direct: String,
-}
-
-impl fmt::Debug for Proxies {
-    /// Shows which proxies are set, but not their addresses, which may hold passwords.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Proxies(https: {}, http: {})", self.https.is_some(), self.http.is_some())
     }
 }
 

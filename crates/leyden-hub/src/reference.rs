@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names;
-use crate::short_names::ShortName;
 
 /// Scheme of a reference.
 pub const SCHEME: &str = "hf:";
@@ -74,26 +73,6 @@ impl Reference {
     #[must_use]
     pub fn is_one(text: &str) -> bool {
         behind_scheme(text).is_some()
-    }
-
-    /// Parses a user's name of a model on the hub: a reference, `ORG/REPO[:FILE]`, or a
-    /// [`ShortName`](crate::ShortName).
-    ///
-    /// # Errors
-    /// If it is none of these.
-    ///
-    /// ```
-    /// use leyden_hub::Reference;
-    /// assert_eq!(Reference::named("org/model:Q8_0")?.to_string(), "hf:org/model:Q8_0");
-    /// assert_eq!(Reference::named("qwen3:4b")?.to_string(), "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M");
-    /// # Ok::<(), leyden_hub::Error>(())
-    /// ```
-    pub fn named(text: &str) -> Result<Self> {
-        if let Some(short) = ShortName::find(text) {
-            return Ok(short.reference);
-        }
-        Self::without_scheme(behind_scheme(text).unwrap_or(text))
-            .map_err(|why| Error::new(text, ErrorKind::Reference(why)))
     }
 
     /// Parses `ORG/REPO[@REVISION][:FILE]`, without the scheme.

@@ -1,16 +1,12 @@
 //! [`ShortName`]: `qwen3`, `gemma3:270m` and the like, from the table `short_names.txt`, one model per line.
 
-use crate::reference::Reference;
-use crate::select;
-
-/// Table of short names.
-const TABLE: &str = include_str!("short_names.txt");
+use crate::error::{Error, ErrorKind, Result};
+use crate::file_names;
+use crate::reference::{Reference, behind_scheme};
+use crate::short_name_table;
 
 /// Commands for encoders.
 const COMMANDS: [&str; 4] = ["embed", "rerank", "classify", "extract"];
-
-/// Minimum similarity of a suggestion to the typed text.
-const NEAR: f64 = 0.84;
 
 /// Short name and the model on the hub that it stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +34,7 @@ impl ShortName {
     /// ```
     #[must_use]
     pub fn all() -> Vec<ShortName> {
-        TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect()
+        short_name_table::rows().filter_map(row).collect()
     }
 
     /// Finds a short name: in any case, with `:latest` as in Ollama, or with a dash and a quantisation
@@ -55,7 +51,7 @@ impl ShortName {
         let exact = |name: &str| Self::all().into_iter().find(|short| short.names.contains(&name));
         exact(name).or_else(|| {
             let (front, quantisation) = name.rsplit_once('-')?;
-            if !select::is_quantisation(quantisation) {
+            if !file_names::is_quantisation(quantisation) {
                 return None;
             }
             let mut short = exact(front)?;
@@ -67,15 +63,29 @@ impl ShortName {
     /// Returns the short name most similar to the typed text, if any is similar enough.
     #[must_use]
     pub fn near(typed: &str) -> Option<&'static str> {
-        let typed = typed.to_ascii_lowercase();
-        let mut best: Option<(f64, &'static str)> = None;
-        for name in Self::all().into_iter().flat_map(|short| short.names) {
-            let likeness = strsim::jaro_winkler(&typed, name);
-            if likeness >= NEAR && best.is_none_or(|(most, _)| likeness > most) {
-                best = Some((likeness, name));
-            }
+        short_name_table::near(typed)
+    }
+}
+
+impl Reference {
+    /// Parses a user's name of a model on the hub: a reference, `ORG/REPO[:FILE]`, or a
+    /// [`ShortName`].
+    ///
+    /// # Errors
+    /// If it is none of these.
+    ///
+    /// ```
+    /// use leyden_hub::Reference;
+    /// assert_eq!(Reference::named("org/model:Q8_0")?.to_string(), "hf:org/model:Q8_0");
+    /// assert_eq!(Reference::named("qwen3:4b")?.to_string(), "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M");
+    /// # Ok::<(), leyden_hub::Error>(())
+    /// ```
+    pub fn named(text: &str) -> Result<Self> {
+        if let Some(short) = ShortName::find(text) {
+            return Ok(short.reference);
         }
-        best.map(|(_, name)| name)
+        Self::without_scheme(behind_scheme(text).unwrap_or(text))
+            .map_err(|why| Error::new(text, ErrorKind::Reference(why)))
     }
 }
 
@@ -102,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_line_is_a_model() {
-        let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
+        let lines = short_name_table::rows().count();
         let all = ShortName::all();
         assert_eq!(all.len(), lines);
         let mut names: Vec<&str> = all.iter().flat_map(|short| short.names.clone()).collect();

@@ -19,14 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::durable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::knobs;
+use crate::model::{Format, Model, ModelFile};
 use crate::names;
-use crate::naming::{fitting, without_scheme};
-use crate::reference::{MAIN, Reference, Repo, behind_scheme};
-use crate::short_names::ShortName;
+use crate::reference::{MAIN, Repo};
 
 pub(crate) const RECORD: &str = "models.json";
 const SCHEMA: &str = "leyden.models/1";
-const PARTIAL: &str = "partial";
+pub(crate) const PARTIAL: &str = "partial";
 /// Longest record that is read.
 const LONGEST_RECORD: u64 = 16 << 20;
 
@@ -34,88 +33,6 @@ const LONGEST_RECORD: u64 = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
-}
-
-/// How a model is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// One GGUF file, or the parts of one.
-    Gguf,
-    /// A folder with safetensors files, `config.json` and a tokenizer.
-    Safetensors,
-    /// The same with PyTorch's `pytorch_model.bin`.
-    Pytorch,
-    /// An ONNX model, and such a folder around it.
-    Onnx,
-}
-
-impl Format {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gguf => "gguf",
-            Self::Safetensors => "safetensors",
-            Self::Pytorch => "pytorch",
-            Self::Onnx => "onnx",
-        }
-    }
-}
-
-/// A model in the store.
-#[derive(Debug, Clone)]
-pub struct Model {
-    /// `ORG/REPO[@REVISION]:FILE`; with `hf:` in front it is the reference that pulls it.
-    pub name: String,
-    /// The repository that it comes from.
-    pub repo: Repo,
-    /// The branch, tag or commit that was asked for.
-    pub revision: String,
-    /// The commit that this was then.
-    pub commit: String,
-    /// How it is stored.
-    pub format: Format,
-    /// The file to open, the first part of a split one, or the folder of a checkpoint in safetensors or PyTorch's files.
-    pub path: PathBuf,
-    /// Its files.
-    pub files: Vec<ModelFile>,
-    /// When it was pulled, in seconds since 1970.
-    pub pulled: u64,
-    /// Why it cannot be used, if so: a file is missing or has the wrong length.
-    pub damage: Option<String>,
-}
-
-/// A file of a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelFile {
-    /// Its path in the repository.
-    pub path: String,
-    /// Its length.
-    pub bytes: u64,
-    /// Its checksum, as it was when it was pulled.
-    pub sha256: String,
-}
-
-impl Model {
-    /// Bytes of all files.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
-    }
-}
-
-/// All that is in the store.
-#[derive(Debug, Default)]
-pub struct Contents {
-    /// The models, by name.
-    pub models: Vec<Model>,
-    /// The models under names that the user gave, by name.
-    pub named: Vec<crate::named::Named>,
-    /// Repositories with downloads that were not finished, and the bytes that have arrived.
-    pub unfinished: Vec<(Repo, u64)>,
-    /// What could not be read.
-    pub problems: Vec<Error>,
 }
 
 /// What was removed.
@@ -216,115 +133,21 @@ impl Store {
         self.repo_folder(repo).join(PARTIAL).join(format!("{checksum}.part"))
     }
 
-    /// Everything in the store, damaged and unfinished things too. A store that does not exist is empty.
+    /// Returns the pulled models, and the errors of records that cannot be read.
     ///
     /// # Errors
-    /// The folder cannot be read.
-    pub fn contents(&self) -> Result<Contents> {
-        let mut contents = Contents { named: self.named()?, ..Contents::default() };
+    /// If the store's folder cannot be read.
+    pub(crate) fn pulled(&self) -> Result<(Vec<Model>, Vec<Error>)> {
+        let (mut models, mut problems) = (Vec::new(), Vec::new());
         for repo in self.repos()? {
             match self.record(&repo) {
                 Ok(record) => {
-                    contents
-                        .models
-                        .extend(record.models.into_iter().map(|recorded| self.model(&repo, recorded)));
+                    models.extend(record.models.into_iter().map(|recorded| self.model(&repo, recorded)));
                 }
-                Err(error) => contents.problems.push(error),
-            }
-            let bytes = bytes_below(&self.repo_folder(&repo).join(PARTIAL));
-            if bytes > 0 {
-                contents.unfinished.push((repo, bytes));
+                Err(error) => problems.push(error),
             }
         }
-        contents.models.sort_by(|a, b| a.name.cmp(&b.name));
-        contents.unfinished.sort();
-        Ok(contents)
-    }
-
-    /// The model of this name: as [`Model::name`] has it, or any shorter form that fits one model alone: `ORG/REPO`,
-    /// `ORG/REPO:Q4_K_M`, the repository's name, the file's name with or without ending. `hf:` and the hub's address in
-    /// front are allowed; a [`ShortName`] means its model where nothing else fits.
-    ///
-    /// # Errors
-    /// No model fits ([`ErrorKind::NoSuchModel`]), or several do.
-    pub fn find(&self, name: &str) -> Result<Model> {
-        let mut found = self.fitting(behind_scheme(name).unwrap_or(name))?;
-        if let (true, Some(short)) = (found.is_empty(), ShortName::find(name)) {
-            found = self.fitting(&without_scheme(&short.reference))?;
-        }
-        match (found.pop(), found.is_empty()) {
-            (None, _) => Err(Error::new(name, ErrorKind::NoSuchModel { path_too: false })),
-            (Some(model), true) => Ok(model),
-            (Some(last), false) => {
-                let all = found.into_iter().chain([last]);
-                let candidates = all.map(|model| (model.name.clone(), model.bytes())).collect();
-                Err(Error::new(name, ErrorKind::Ambiguous { candidates }))
-            }
-        }
-    }
-
-    /// The models that a name without a scheme fits.
-    fn fitting(&self, name: &str) -> Result<Vec<Model>> {
-        let models: Vec<Model> = match Reference::without_scheme(name) {
-            Ok(reference) => {
-                let record = self.record(reference.repo())?;
-                record.models.into_iter().map(|recorded| self.model(reference.repo(), recorded)).collect()
-            }
-            Err(_) => self.contents()?.models,
-        };
-        Ok(fitting(&models, name).into_iter().cloned().collect())
-    }
-
-    /// Removes a [`Named`](crate::Named) model, or a pulled one and those of its files that no other model has. `ORG/REPO` of a
-    /// repository that holds unfinished downloads or a damaged record, and no model, removes these.
-    ///
-    /// # Errors
-    /// No model fits, or several do, or a pull is at work on the repository, or the system refuses.
-    pub fn remove(&self, name: &str) -> Result<Removed> {
-        if let Some(named) = self.find_named(name)? {
-            return self.remove_named(&named);
-        }
-        let model = match self.find(name) {
-            Ok(model) => model,
-            Err(error) => {
-                let whole = match error.kind() {
-                    ErrorKind::NoSuchModel { .. } | ErrorKind::Record(_) => Reference::named(name).ok(),
-                    _ => None,
-                };
-                return match whole.filter(|whole| without_scheme(whole) == whole.repo().to_string()) {
-                    Some(whole) => self.remove_rest(whole.repo(), error),
-                    None => Err(error),
-                };
-            }
-        };
-        let _lock = self.try_lock(&model.repo)?.ok_or_else(|| Error::new(name, ErrorKind::Busy))?;
-        let mut record = self.record(&model.repo)?;
-        let (gone, kept): (Vec<_>, Vec<_>) = record
-            .models
-            .into_iter()
-            .partition(|recorded| self.model(&model.repo, recorded.clone()).name == model.name);
-        record.models = kept;
-        // The record first: a model whose files go while it is listed would be a damaged one.
-        self.write_record(&model.repo, &record)?;
-        let mut bytes = 0;
-        for recorded in &gone {
-            bytes += self.remove_files(&model.repo, recorded, &record)?;
-        }
-        self.sweep(&model.repo, &record)?;
-        Ok(Removed { name: model.name, bytes })
-    }
-
-    /// Removes a repository that has a damaged record, or no model; `why` is the error if there is nothing at all.
-    fn remove_rest(&self, repo: &Repo, why: Error) -> Result<Removed> {
-        let folder = self.repo_folder(repo);
-        let has_models = self.record(repo).is_ok_and(|record| !record.models.is_empty());
-        if !folder.is_dir() || has_models {
-            return Err(why);
-        }
-        let _lock = self.try_lock(repo)?.ok_or_else(|| Error::new(repo.to_string(), ErrorKind::Busy))?;
-        let bytes = bytes_below(&folder);
-        fs::remove_dir_all(&folder).map_err(Error::io("remove", &folder))?;
-        Ok(Removed { name: repo.to_string(), bytes })
+        Ok((models, problems))
     }
 
     /// Removes the files of `recorded` that no model in `record` has.
@@ -349,7 +172,7 @@ impl Store {
     }
 
     /// Removes the folders of a repository that has neither models nor unfinished downloads.
-    fn sweep(&self, repo: &Repo, record: &Record) -> Result<()> {
+    pub(crate) fn sweep(&self, repo: &Repo, record: &Record) -> Result<()> {
         let folder = self.repo_folder(repo);
         let _ = fs::remove_dir(folder.join(PARTIAL));
         if record.models.is_empty() && !folder.join(PARTIAL).exists() {
@@ -434,7 +257,7 @@ impl Store {
         }
     }
 
-    fn repos(&self) -> Result<Vec<Repo>> {
+    pub(crate) fn repos(&self) -> Result<Vec<Repo>> {
         let mut repos = Vec::new();
         for organisation in folders(&self.root.join("hf"))? {
             for name in folders(&self.root.join("hf").join(&organisation))? {
@@ -462,7 +285,7 @@ fn folders(path: &Path) -> Result<Vec<String>> {
 }
 
 /// Bytes of the files in a folder and below; what cannot be read counts nothing.
-fn bytes_below(folder: &Path) -> u64 {
+pub(crate) fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |entry: fs::DirEntry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
