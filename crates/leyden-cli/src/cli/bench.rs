@@ -1,134 +1,33 @@
 //! `leyden bench`: how fast a model runs here, in the terms of llama-bench, and against another llama-bench.
 
+mod args;
 mod clock;
 mod measure;
 mod model;
 mod report;
+mod test_case;
 mod versus;
 
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::io::Write;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_kernels::Meter;
-use leyden_kernels::attention::KvType;
-use leyden_kernels::placement::{PlacementRequest, Replicas, placement};
+use leyden_kernels::placement::{PlacementRequest, placement};
 use leyden_kernels::topology::Topology;
 
 use super::failure::Failure;
-use measure::Test;
+use args::{Format, Pair};
+use test_case::Test;
+
+pub(crate) use args::Args;
 
 pub(super) use measure::median;
 pub(super) use report::cache_bytes;
 
-/// Measures prefill (`pp`), generation (`tg`) and both after each other, with random tokens and without sampling, as
-/// llama-bench does: the same options, the same keys in JSON. Every test runs once to warm up and is not counted then.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    leyden bench model.gguf -p 512 -n 128 -d 0,4096\n  \
-    leyden bench model.gguf -n 64 -p 0 --parallel 1,8,32\n  \
-    leyden bench model.gguf --replicas 1,auto -t 8,16 -b 512,2048\n  \
-    leyden bench model.gguf --versus '/opt/llama.cpp/llama-bench'")]
-pub(crate) struct Args {
-    /// Model: a file, a folder, the name of a pulled model or its reference; by default the embedded one
-    #[arg(value_name = "MODEL")]
-    first: Option<PathBuf>,
-    /// Model, as an option
-    #[arg(short, long, value_name = "M", conflicts_with = "first")]
-    model: Option<PathBuf>,
-    /// Tokens of a prompt, to be read at once; several tests separated by commas, 0 for none
-    #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_values_t = [512])]
-    n_prompt: Vec<usize>,
-    /// Tokens to generate, one by one
-    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_values_t = [128])]
-    n_gen: Vec<usize>,
-    /// A prompt and then generation, timed as one (also `-pg`)
-    #[arg(long = "pg", value_name = "PROMPT,GEN")]
-    prompt_gen: Vec<Pair>,
-    /// Tokens that are in the context before a test begins
-    #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_values_t = [0])]
-    n_depth: Vec<usize>,
-    /// Threads of each replica to generate with; by default one per physical core that may be used
-    #[arg(short, long, value_name = "N", value_delimiter = ',')]
-    threads: Vec<usize>,
-    /// Threads of each replica to read prompts with (also `-tb`); by default as many as to generate with
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    threads_batch: Vec<usize>,
-    /// The most tokens of a prompt in one step
-    #[arg(short, long, value_name = "N", value_delimiter = ',', default_values_t = [512])]
-    batch_size: Vec<usize>,
-    /// Sequences that generate together in each replica; the rate is that of all of them
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1])]
-    parallel: Vec<usize>,
-    /// Teams that run each test at the same time on one copy of the weights: a number, or `auto` for one per NUMA
-    /// node; the rate is that of all of them
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [Replicas::default()])]
-    replicas: Vec<Replicas>,
-    /// How keys and values are stored: f32, f16 or q8_0
-    #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = super::run::kv_type)]
-    kv_type: KvType,
-    #[command(flatten)]
-    arithmetic: super::arithmetic::Arithmetic,
-    #[command(flatten)]
-    packs: super::packs::Packs,
-    /// How often each test is repeated
-    #[arg(short, long, value_name = "N", default_value_t = 5)]
-    repetitions: usize,
-    /// Format of the results
-    #[arg(short, long, value_enum, default_value_t = Format::Md)]
-    output: Format,
-    /// Print one JSON object: results, what the machine could do at most, and comparisons
-    #[arg(long, conflicts_with = "output")]
-    json: bool,
-    /// Do not measure what the machine could do at most, which takes about a second before each repetition
-    #[arg(long)]
-    no_ceilings: bool,
-    /// Another llama-bench, with options of its own: it runs in turn with every repetition
-    #[arg(long, value_name = "'PROGRAM ARGS'")]
-    versus: Option<String>,
-}
-
-impl Args {
-    /// The model, if one is named.
-    fn model(&self) -> Option<&PathBuf> {
-        self.first.as_ref().or(self.model.as_ref())
-    }
-}
-
-/// The formats of llama-bench.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// A table for people
-    Md,
-    /// One array
-    Json,
-    /// One object in each line
-    Jsonl,
-    /// Comma-separated values with a head
-    Csv,
-}
-
-/// Two numbers separated by a comma.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pair(usize, usize);
-
-impl FromStr for Pair {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = |n: &str| n.trim().parse::<usize>().map_err(|_| format!("`{n}` is not a number"));
-        match text.split_once(',') {
-            Some((prompt, generate)) => Ok(Pair(parse(prompt)?, parse(generate)?)),
-            None => Err("two numbers separated by a comma are wanted".into()),
-        }
-    }
-}
-
-/// The most tokens of one test, and sequences and threads: far beyond any use, near enough to notice a slip.
-const MOST_TOKENS: usize = 1 << 24;
-const MOST_PARALLEL: usize = 4096;
-const MOST_THREADS: usize = 1024;
+/// Maximum numbers of tokens of one test, of sequences and of threads: far beyond any use, low enough to notice a slip.
+const MAX_TOKENS: usize = 1 << 24;
+const MAX_PARALLEL: usize = 4096;
+const MAX_THREADS: usize = 1024;
 
 /// Runs the tests and prints their results.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -180,11 +79,11 @@ fn tests(args: &Args, topology: &Topology) -> Result<Vec<Test>, Failure> {
     if args.batch_size.iter().any(|n| *n == 0 || *n > 1 << 16) {
         return Err(Failure::usage("`-b` takes 1 to 65536 tokens"));
     }
-    if args.parallel.iter().any(|n| !(1..=MOST_PARALLEL).contains(n)) {
-        return Err(Failure::usage(format!("`--parallel` takes 1 to {MOST_PARALLEL} sequences")));
+    if args.parallel.iter().any(|n| !(1..=MAX_PARALLEL).contains(n)) {
+        return Err(Failure::usage(format!("`--parallel` takes 1 to {MAX_PARALLEL} sequences")));
     }
-    if args.threads.iter().chain(&args.threads_batch).any(|n| !(1..=MOST_THREADS).contains(n)) {
-        return Err(Failure::usage(format!("`-t` and `-tb` take 1 to {MOST_THREADS} threads")));
+    if args.threads.iter().chain(&args.threads_batch).any(|n| !(1..=MAX_THREADS).contains(n)) {
+        return Err(Failure::usage(format!("`-t` and `-tb` take 1 to {MAX_THREADS} threads")));
     }
     let mut tests = Vec::new();
     for base in grid(args, topology) {
@@ -201,9 +100,9 @@ fn tests(args: &Args, topology: &Topology) -> Result<Vec<Test>, Failure> {
             }
         }
     }
-    let too_long = |t: &Test| t.prompt.max(t.generate).max(t.depth) > MOST_TOKENS;
+    let too_long = |t: &Test| t.prompt.max(t.generate).max(t.depth) > MAX_TOKENS;
     if let Some(test) = tests.iter().find(|t| too_long(t)) {
-        return Err(Failure::usage(format!("{}: more than {MOST_TOKENS} tokens", test.name())));
+        return Err(Failure::usage(format!("{}: more than {MAX_TOKENS} tokens", test.name())));
     }
     if tests.is_empty() {
         return Err(Failure::usage("nothing to measure: every test has 0 tokens"));
@@ -236,18 +135,4 @@ fn grid(args: &Args, topology: &Topology) -> Vec<Test> {
         }
     }
     grid
-}
-
-/// A bar while weights are prepared.
-fn loading() -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}") {
-        bar.set_style(style);
-    }
-    bar
 }

@@ -8,8 +8,8 @@ use leyden_convert::{Error, Report, to_folder, to_gguf};
 use leyden_tensor::DType;
 use serde_json::json;
 
-use super::eval::{self, Interrupt};
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::notes::Notes;
 use super::progress::Progress;
 use super::text::bytes;
@@ -50,7 +50,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         inputs::can_be_written(&args.out)?;
     }
     inputs::none_is(&args.out, inputs::of_model(&path).iter().map(PathBuf::as_path))?;
-    let stop = eval::interrupt()?;
+    let stop = Interrupt::install()?;
     let start = Instant::now();
     let report = match path.is_dir() {
         true => folder(&path, &args.out, args.r#type, &stop)?,

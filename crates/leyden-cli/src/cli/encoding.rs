@@ -2,12 +2,13 @@
 
 use super::arithmetic::Arithmetic;
 use super::failure::Failure;
+use super::inputs;
+use super::interrupt::Interrupt;
 use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
 use super::rows::{Meter, OutputOption, RowOptions, Rows, Shown, Sink};
 use super::text::plural;
-use super::{eval, inputs};
 use leyden::{EmbedOptions, Embedder, Error, LoadOptions, Model};
 use leyden_rows::{Output, Row};
 use std::io::Write;
@@ -106,7 +107,7 @@ impl<I: clap::Args> Encoding<I> {
         mut compute: impl FnMut(&[&str]) -> Result<Vec<T>, Error>,
     ) -> Result<(), Failure> {
         let to_file = self.output.output.as_deref();
-        let stop = to_file.map(|_| eval::interrupt()).transpose()?;
+        let stop = to_file.map(|_| Interrupt::install()).transpose()?;
         let mut meter = Meter::new(to_file.is_some(), self.notes);
         let kept = sink.kept();
         let place = to_file.map(|path| path.display().to_string()).unwrap_or_default();
@@ -141,7 +142,7 @@ impl<I: clap::Args> Encoding<I> {
             } else if 2 * took < BATCH_TIME {
                 size = (2 * size).min(MAX_BATCH);
             }
-            if stop.as_ref().is_some_and(eval::Interrupt::is_set) {
+            if stop.as_ref().is_some_and(Interrupt::is_set) {
                 drop(meter);
                 let done = counted(sink.rows());
                 self.notes.say(&format!("stopped behind {done}; the same command goes on from there"));

@@ -284,6 +284,19 @@ impl From<leyden_eval::Error> for Failure {
     }
 }
 
+impl From<leyden_compress::Error> for Failure {
+    fn from(error: leyden_compress::Error) -> Self {
+        match error {
+            leyden_compress::Error::File(error) => error.into(),
+            leyden_compress::Error::Stopped => Self::interrupted(),
+            error @ leyden_compress::Error::Override { .. } => Self::usage(error),
+            error @ leyden_compress::Error::Quantised { .. } => Self::new(error)
+                .hint("quantise the F16 or BF16 original; --allow-requantize does it all the same"),
+            error => Self::new(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

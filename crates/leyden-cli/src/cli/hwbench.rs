@@ -1,142 +1,38 @@
 //! `leyden hwbench`: what this machine can do at most, and how near every kernel comes to it.
 
+mod args;
 mod attention;
+mod bar;
 mod kernels;
 mod machine;
 mod samples;
 
 use std::io::Write;
-use std::str::FromStr;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_kernels::attention::{KvType, MAX_HEAD_DIM};
 use leyden_kernels::topology::{Topology, default_threads};
 use leyden_kernels::{Cpu, Level, PackedA, Tier};
 use leyden_tensor::DType;
 use serde::Serialize;
 
-use super::bench::{cache_bytes, median};
+use super::bench::cache_bytes;
 use super::failure::Failure;
 use super::text::{Facts, Table, bytes, printable};
+use args::{Heads, MAX_SIDE, Shape};
 use attention::{Attended, Cached};
+use bar::Bar;
 use kernels::{Timed, Weights};
-use machine::Machine;
+use machine::{Machine, start};
 
-/// Measures read bandwidth, the products of every instruction-set tier in registers, the cost of an empty parallel
-/// job, the matrix product of every weight type, and attention over every type of keys and values, on every tier. Rates are
-/// medians. The plain path is measured on the matrix's first rows alone, and on few tokens.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    leyden hwbench\n  \
-    leyden hwbench --types q4_k,q8_0 --columns 1,2,4,8 --shape 8192x2048\n  \
-    leyden hwbench --kv-types f16 --heads 32x8 --head-dim 64 --depth 8192\n  \
-    leyden hwbench --isa avx2 --json")]
-pub(crate) struct Args {
-    /// Rows and depth of the weights
-    #[arg(long, value_name = "ROWSxK", default_value = "4096x4096")]
-    shape: Shape,
-    /// Columns (tokens) that are multiplied together
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 8, 512])]
-    columns: Vec<usize>,
-    /// Weight types; by default all, or with `--kv-types` none
-    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = dtype)]
-    types: Vec<DType>,
-    /// Types of keys and values that attention reads; by default all, or with `--types` none
-    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = super::run::kv_type)]
-    kv_types: Vec<KvType>,
-    /// Heads of queries, and of keys and values, of attention
-    #[arg(long, value_name = "QxKV", default_value = "32x8")]
-    heads: Heads,
-    /// Values of a head
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    head_dim: usize,
-    /// Cached tokens before those that attend
-    #[arg(long, value_name = "N", default_value_t = 4096)]
-    depth: usize,
-    /// Instruction-set tiers; by default all that the machine has
-    #[arg(long, value_name = "TIER", value_delimiter = ',', value_parser = super::arithmetic::level)]
-    isa: Vec<Level>,
-    /// Multiply BF16 weights with activations as they are instead of rounded to BF16
-    #[arg(long)]
-    exact: bool,
-    /// Threads
-    #[arg(short, long, value_name = "N")]
-    threads: Option<usize>,
-    /// MiB of each type's weights, and of its keys and values, in copies that take turns, so that they come from memory as a model's do; by
-    /// default sixteen times the last cache, at most 1024; 0 for one copy
-    #[arg(long, value_name = "MIB")]
-    weights_mib: Option<usize>,
-    /// Samples of each product; fewer, but three, where they take more than half a second
-    #[arg(short, long, value_name = "N", default_value_t = 20)]
-    repetitions: usize,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
+pub(crate) use args::Args;
 
-/// Rows and depth.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    rows: usize,
-    k: usize,
-}
-
-impl FromStr for Shape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let [rows, k] = two(text, MOST, "4096x4096")?;
-        Ok(Shape { rows, k })
-    }
-}
-
-/// Heads of queries, and of keys and values, which divide them.
-#[derive(Clone, Copy, Debug)]
-struct Heads {
-    query: usize,
-    kv: usize,
-}
-
-impl FromStr for Heads {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let [query, kv] = two(text, MOST_HEADS, "32x8")?;
-        if query.is_multiple_of(kv) {
-            Ok(Heads { query, kv })
-        } else {
-            Err(format!("{kv} heads of keys and values do not divide {query} of queries"))
-        }
-    }
-}
-
-/// Two numbers with an x between.
-fn two(text: &str, most: usize, such_as: &str) -> Result<[usize; 2], String> {
-    let parse = |n: &str| n.parse::<usize>().ok().filter(|n| (1..=most).contains(n));
-    match text.split_once('x').map(|(a, b)| (parse(a), parse(b))) {
-        Some((Some(a), Some(b))) => Ok([a, b]),
-        _ => Err(format!("two numbers from 1 to {most} are wanted, such as {such_as}")),
-    }
-}
-
-/// The most rows, values along the depth, and columns: far beyond any model, near enough to notice a slip.
-const MOST: usize = 1 << 20;
-/// The most heads.
-const MOST_HEADS: usize = 1 << 12;
-/// The most weights of a matrix, and values of a batch or result.
-const MOST_VALUES: usize = 1 << 30;
+/// Maximum number of weights of a matrix, and of values of a batch or result.
+const MAX_VALUES: usize = 1 << 30;
 /// Times the last cache that copies take by default: of weights of twice its size, read again and again, a quarter came from a cache of 32
 /// MiB, of sixteen times none that shows.
 const CACHES: usize = 16;
-/// The most MiB of copies by default.
-const MOST_MIB: usize = 1024;
-
-fn dtype(name: &str) -> Result<DType, String> {
-    DType::all().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
-        let known: Vec<String> = DType::all().map(|t| t.name().to_ascii_lowercase()).collect();
-        format!("no such type; known: {}", known.join(", "))
-    })
-}
+/// Maximum size of the copies by default, in MiB.
+const MAX_MIB: usize = 1024;
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
@@ -162,25 +58,6 @@ struct Lacking {
     needs: &'static str,
 }
 
-/// Shows what is measured at the moment.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new(steps: usize) -> Bar {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}") {
-            bar.set_style(style);
-        }
-        bar.set_length(steps as u64);
-        Bar(bar)
-    }
-
-    fn next(&self, what: String) {
-        self.0.set_message(what);
-        self.0.inc(1);
-    }
-}
-
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let topology = Topology::detect();
@@ -193,7 +70,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let picked = Cpu::default_tier().map_err(Failure::usage)?;
     let cache_bytes = cache_bytes();
     let weights_mib =
-        args.weights_mib.unwrap_or_else(|| (cache_bytes.saturating_mul(CACHES) >> 20).min(MOST_MIB));
+        args.weights_mib.unwrap_or_else(|| (cache_bytes.saturating_mul(CACHES) >> 20).min(MAX_MIB));
 
     let each = 1 + tiers.len() * args.columns.len();
     let bar = Bar::new(Machine::steps(&tiers, threads) + (types.len() + kv_types.len()) * each);
@@ -228,7 +105,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             }
         }
     }
-    bar.0.finish_and_clear();
+    bar.finish();
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         processor: topology.processor.brand,
@@ -270,8 +147,8 @@ fn check(args: &Args, threads: usize, types: &[DType], kv_types: &[KvType]) -> R
     if !(1..=MAX_HEAD_DIM).contains(&args.head_dim) || !args.head_dim.is_multiple_of(unit) {
         return Err(Failure::usage(format!("`--head-dim` takes a multiple of {unit} up to {MAX_HEAD_DIM}")));
     }
-    if args.depth > MOST {
-        return Err(Failure::usage(format!("`--depth` takes 0 to {MOST} tokens")));
+    if args.depth > MAX_SIDE {
+        return Err(Failure::usage(format!("`--depth` takes 0 to {MAX_SIDE} tokens")));
     }
     if !(1..=1024).contains(&threads) {
         return Err(Failure::usage("`-t` takes 1 to 1024 threads"));
@@ -279,19 +156,18 @@ fn check(args: &Args, threads: usize, types: &[DType], kv_types: &[KvType]) -> R
     if !(1..=100_000).contains(&args.repetitions) {
         return Err(Failure::usage("`-r` takes 1 to 100000 repetitions"));
     }
-    if args.weights_mib.is_some_and(|mib| mib > MOST) {
-        return Err(Failure::usage(format!("`--weights-mib` takes 0 to {MOST} MiB")));
+    if args.weights_mib.is_some_and(|mib| mib > MAX_SIDE) {
+        return Err(Failure::usage(format!("`--weights-mib` takes 0 to {MAX_SIDE} MiB")));
     }
-    if args.columns.iter().any(|n| !(1..=MOST).contains(n)) {
-        return Err(Failure::usage(format!("`--columns` takes 1 to {MOST} columns")));
+    if args.columns.iter().any(|n| !(1..=MAX_SIDE).contains(n)) {
+        return Err(Failure::usage(format!("`--columns` takes 1 to {MAX_SIDE} columns")));
     }
     let widest = args.columns.iter().copied().max().unwrap_or(1);
-    if rows * k > MOST_VALUES || rows.max(k) * widest > MOST_VALUES {
+    if rows * k > MAX_VALUES || rows.max(k) * widest > MAX_VALUES {
         return Err(Failure::usage(format!("{rows}x{k} with {widest} columns is too large")));
     }
     let Heads { query, kv } = args.heads;
-    if !kv_types.is_empty() && args.head_dim * (query * widest).max(kv * (args.depth + widest)) > MOST_VALUES
-    {
+    if !kv_types.is_empty() && args.head_dim * (query * widest).max(kv * (args.depth + widest)) > MAX_VALUES {
         return Err(Failure::usage(format!(
             "attention of {widest} columns after {} tokens is too large",
             args.depth
@@ -305,11 +181,6 @@ fn check(args: &Args, threads: usize, types: &[DType], kv_types: &[KvType]) -> R
         }
         None => Ok(()),
     }
-}
-
-/// A team on a tier.
-fn start(tier: Tier, threads: usize) -> Result<Cpu, Failure> {
-    Cpu::new(tier, threads).map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))
 }
 
 impl Report {

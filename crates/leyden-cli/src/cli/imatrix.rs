@@ -8,9 +8,10 @@ use leyden_compress::ImatrixWriter;
 use serde_json::json;
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::notes::Notes;
 use super::progress::Progress;
-use super::{eval, inputs, model_file, quantize, run};
+use super::{inputs, model_file, run};
 
 /// Windows that are computed together.
 const TOGETHER: usize = 8;
@@ -56,7 +57,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let files = inputs::of_model(&path);
     inputs::can_be_written(&args.output)?;
     inputs::none_is(&args.output, files.iter().chain(&args.texts).map(PathBuf::as_path))?;
-    let texts = args.texts.iter().map(|text| eval::read_text(text)).collect::<Result<Vec<_>, _>>()?;
+    let texts = args.texts.iter().map(|text| inputs::read_text(text)).collect::<Result<Vec<_>, _>>()?;
     let options = LoadOptions::new().threads(args.threads);
     let model = run::load(&path, &options, Notes::default())?;
     let begin = model.tokenize("")?.first().copied();
@@ -73,7 +74,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(begin) = begin {
         windows.iter_mut().for_each(|window| window[0] = begin);
     }
-    let stop = eval::interrupt()?;
+    let stop = Interrupt::install()?;
     let options =
         BatchOptions::new().context(args.context).cache_tokens(TOGETHER * args.context.next_multiple_of(64));
     let mut batch = model.batch(&options)?;
@@ -97,10 +98,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let message = format!("{}: {name}: activations that are not numbers", path.display());
             return Err(Failure::new(message).hint("the weights are damaged, or too large for this text"));
         }
-        writer.add(name, &sums.squares, &sums.rows).map_err(quantize::failure)?;
+        writer.add(name, &sums.squares, &sums.rows)?;
         idle.extend(sums.rows.contains(&0).then(|| name.to_owned()));
     }
-    writer.write(&args.output).map_err(quantize::failure)?;
+    writer.write(&args.output)?;
     let matrices = all.iter().count();
     if args.json {
         let document = json!({

@@ -1,4 +1,4 @@
-//! Outputs that are inputs.
+//! Files of a command: inputs, and outputs that may be inputs.
 
 use std::fs::Metadata;
 use std::io::{Stderr, Write};
@@ -8,6 +8,16 @@ use leyden_files::OutputOptions;
 use leyden_tensor::Gguf;
 
 use super::failure::Failure;
+
+/// Reads a text in UTF-8.
+///
+/// # Errors
+/// If the file cannot be read or is not UTF-8.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("{}: cannot read: {error}", path.display())).hint("want a text in UTF-8")
+    })
+}
 
 /// Fails where nothing can be written as `to`, before anything is computed for it.
 ///

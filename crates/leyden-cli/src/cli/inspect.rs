@@ -1,5 +1,6 @@
 //! `leyden inspect`: what is in a model file.
 
+mod description;
 mod folder;
 mod gguf;
 
@@ -17,6 +18,7 @@ use super::growth;
 use super::model_file;
 use super::terminal;
 use super::text::{Facts, Table, bytes, count, plural, printable};
+use description::{Format, TokenizerReport};
 
 /// Prints shape, types, tokenizer and metadata of a model without loading it: a GGUF file, where a vocabulary without
 /// weights is enough, or a folder with config.json and safetensors.
@@ -34,9 +36,6 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// Arrays up to this length are shown whole; vocabularies run to hundreds of thousands.
-const SHORT_ARRAY: usize = 16;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -71,29 +70,6 @@ struct Report {
     problems: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct Format {
-    name: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<u32>,
-}
-
-/// What describes a model beside its tensors.
-#[derive(Debug)]
-struct Description {
-    /// Whether leyden runs such a model, as far as it is described here.
-    supported: Option<bool>,
-    format: Format,
-    architecture: Option<String>,
-    name: Option<String>,
-    context_length: Option<u32>,
-    labels: Option<String>,
-    hyperparameters: Map<String, Value>,
-    tokenizer: Option<TokenizerReport>,
-    metadata: Map<String, Value>,
-    problems: Vec<String>,
-}
-
 /// What one tensor type contributes.
 #[derive(Debug, Serialize)]
 struct TypeShare {
@@ -103,27 +79,6 @@ struct TypeShare {
     tensors: usize,
     parameters: u64,
     bytes: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct TokenizerReport {
-    model: String,
-    pre_tokenizer: Option<String>,
-    vocabulary: usize,
-    /// Whether this program can tokenise with it.
-    supported: bool,
-    bos: Option<Token>,
-    eos: Option<Token>,
-    /// Whether texts get it; where the tokenizer is not supported, what the file says.
-    add_bos: Option<bool>,
-    add_eos: Option<bool>,
-    chat_template_bytes: Option<usize>,
-}
-
-#[derive(Debug, Serialize)]
-struct Token {
-    id: u32,
-    text: String,
 }
 
 /// Prints the report, or the chat template.

@@ -26,6 +26,7 @@ mod imatrix;
 mod import;
 mod inputs;
 mod inspect;
+mod interrupt;
 mod knobs;
 mod labels;
 mod list;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::eval::Interrupt;
+use super::interrupt::Interrupt;
 
 /// A bar that looks as `template` says; nothing is drawn where standard error is no terminal.
 pub(super) fn bar(template: &str) -> Option<ProgressBar> {

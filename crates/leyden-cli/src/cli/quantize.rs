@@ -1,78 +1,24 @@
 //! `leyden quantize`: writes a model in other types.
 
+mod args;
 mod mix;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use leyden_compress::{Error, Imatrix, Options, Override, Plan, Report, Target, TensorReport, quantize};
+use leyden_compress::{Imatrix, Options, Plan, Report, Target, TensorReport, quantize};
 use leyden_files::TemporaryFolder;
 use leyden_tensor::Gguf;
 use serde_json::json;
 
-use super::eval::Interrupt;
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::text::{bytes, plural};
-use super::{convert, inputs, model_file, sizes, terminal};
+use super::{convert, inputs, model_file, terminal};
 
-/// Writes a GGUF model in a smaller type, under the names and with the mixes of llama-quantize. Under OUT there is the
-/// whole new file, read back and checked, or what was there before.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Model in F32, F16 or BF16: a GGUF file, a folder from the hub, the name of a pulled model or its
-    /// reference
-    #[arg(value_name = "IN")]
-    model: PathBuf,
-    /// File to write; with --dry-run it may be left out
-    #[arg(required_unless_present = "dry_run")]
-    out: Option<PathBuf>,
-    /// Type, such as Q4_K_M; a wrong one lists all
-    #[arg(value_name = "TYPE", value_parser = target, required_unless_present_any = ["target_bpw", "target_size", "dry_run"])]
-    target: Option<Target>,
-    /// Choose a type for every tensor so that the model has so many bits per weight and loses the least on the text of
-    /// --calibration
-    #[arg(long, value_name = "BITS", conflicts_with_all = ["target", "target_size", "pure", "overrides"])]
-    target_bpw: Option<f64>,
-    /// The same for a file of so many bytes, such as 700MB or 4.5GiB
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, conflicts_with_all = ["target", "pure", "overrides"])]
-    target_size: Option<u64>,
-    /// Text on which the KL divergence that each tensor alone costs is measured
-    #[arg(long, value_name = "FILE")]
-    calibration: Option<PathBuf>,
-    /// Windows of 512 tokens of it that are used
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    calibration_chunks: usize,
-    /// Importances of weights, from leyden imatrix or llama-imatrix: errors count as much as the activations that they meet
-    #[arg(long, value_name = "FILE")]
-    imatrix: Option<PathBuf>,
-    /// Give the tensors whose names fit a type of their own; several times, the last that fits holds
-    #[arg(long = "tensor-type", value_name = "PATTERN=TYPE")]
-    overrides: Vec<Override>,
-    /// Give every matrix the same type, without the mix
-    #[arg(long)]
-    pure: bool,
-    /// Quantise weights that are quantised already, although they lose precision twice
-    #[arg(long)]
-    allow_requantize: bool,
-    /// Show which tensor would get which type, and write nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Threads; by default one per processor
-    #[arg(short = 't', long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    threads: usize,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-fn target(name: &str) -> Result<Target, String> {
-    Target::from_name(name).ok_or_else(|| {
-        let known: Vec<&str> = Target::all().map(|t| t.name()).collect();
-        format!("known types, the largest first: {}", known.join(", "))
-    })
-}
+pub(crate) use args::Args;
 
 /// Writes the model.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -100,19 +46,19 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let others = [&args.imatrix, &args.calibration].into_iter().filter_map(Option::as_deref);
         inputs::none_is(to, files.iter().map(PathBuf::as_path).chain(others))?;
     }
-    let stop = super::eval::interrupt()?;
+    let stop = Interrupt::install()?;
     // Of a folder the GGUF file is made first, and goes with this value.
     let converted = match path.is_dir() {
         true => Some(converted(args, &path, &stop)?),
         false => None,
     };
     let source = Gguf::open(converted.as_ref().map_or(&path, |(_, file)| file))?;
-    let imatrix = args.imatrix.as_deref().map(Imatrix::open).transpose().map_err(failure)?;
+    let imatrix = args.imatrix.as_deref().map(Imatrix::open).transpose()?;
     let mut options = Options::new(target);
     options.imatrix = imatrix.as_ref();
     options.overrides.clone_from(&args.overrides);
     (options.pure, options.requantize, options.threads) = (args.pure, args.allow_requantize, args.threads);
-    let mut plan = Plan::new(&source, &options).map_err(failure)?;
+    let mut plan = Plan::new(&source, &options)?;
     if mixed {
         options.target = mix::fit(args, &path, &source, &options, &mut plan, &stop)?;
     }
@@ -127,23 +73,16 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         bar.step(progress.done, progress.all, &stop)
     });
     drop(bar);
-    let report = result.map_err(failure)?;
+    let report = result?;
     tell(args, &report, to, start.elapsed().as_secs_f64(), out)
 }
 
 /// A folder's model as a GGUF file in a temporary folder beside the output, where there is room for it.
 fn converted(args: &Args, path: &Path, stop: &Interrupt) -> Result<(TemporaryFolder, PathBuf), Failure> {
-    let folder = beside(args)?;
+    let folder = args.temporary_folder()?;
     let file = folder.path().join("model.gguf");
     convert::folder(path, &file, None, stop)?;
     Ok((folder, file))
-}
-
-/// A temporary folder in the one that the output goes to, or in the current one if there is no output.
-fn beside(args: &Args) -> Result<TemporaryFolder, Failure> {
-    let to = args.out.as_deref().unwrap_or(Path::new("")).parent().unwrap_or(Path::new(""));
-    TemporaryFolder::create(to)
-        .map_err(|error| Failure::new(format!("{}: cannot create a folder in it: {error}", to.display())))
 }
 
 /// What a plan says.
@@ -246,15 +185,4 @@ fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Wri
         )?;
     }
     Ok(())
-}
-
-pub(super) fn failure(error: Error) -> Failure {
-    match error {
-        Error::File(error) => error.into(),
-        Error::Stopped => Failure::interrupted(),
-        error @ Error::Override { .. } => Failure::usage(error),
-        error @ Error::Quantised { .. } => Failure::new(error)
-            .hint("quantise the F16 or BF16 original; --allow-requantize does it all the same"),
-        error => Failure::new(error),
-    }
 }

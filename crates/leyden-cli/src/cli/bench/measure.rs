@@ -7,66 +7,11 @@ use std::time::Instant;
 use leyden_engine::{Engine, EngineOptions, Outputs, SequenceId, StepEntry, StepPlan};
 use leyden_kernels::Ceilings;
 use leyden_kernels::attention::KvType;
-use leyden_kernels::placement::{PlacementRequest, Replicas};
 use leyden_kernels::topology::{EnergyMeter, SysFs};
 
 use super::model::Loaded;
+use super::test_case::Test;
 use crate::cli::failure::Failure;
-
-/// What is timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Test {
-    /// Tokens read at once.
-    pub(super) prompt: usize,
-    /// Tokens generated one by one, per sequence.
-    pub(super) generate: usize,
-    /// Tokens in the context before, not timed.
-    pub(super) depth: usize,
-    /// Sequences that generate together, in each replica.
-    pub(super) parallel: usize,
-    /// The most tokens of a prompt in one step.
-    pub(super) batch: usize,
-    /// Teams that run the test at the same time.
-    pub(super) replicas: usize,
-    /// Threads of each to generate with, if the arguments name them.
-    pub(super) threads: Option<usize>,
-    /// Threads of each to read prompts with, if the arguments name them.
-    pub(super) threads_batch: Option<usize>,
-}
-
-impl Test {
-    /// As llama-bench names it: `pp512`, `tg128 @ d4096`, and `x8` for eight sequences.
-    pub(super) fn name(&self) -> String {
-        let mut name = match (self.prompt, self.generate) {
-            (p, 0) => format!("pp{p}"),
-            (0, n) => format!("tg{n}"),
-            (p, n) => format!("pp{p}+tg{n}"),
-        };
-        if self.parallel > 1 {
-            name += &format!(" x{}", self.parallel);
-        }
-        if self.depth > 0 {
-            name += &format!(" @ d{}", self.depth);
-        }
-        name
-    }
-
-    /// Sequences of all replicas.
-    pub(super) fn users(&self) -> usize {
-        self.parallel * self.replicas
-    }
-
-    /// Tokens that are timed, of all sequences.
-    pub(super) fn tokens(&self) -> usize {
-        (self.prompt + self.generate) * self.users()
-    }
-
-    /// What to ask of the machine.
-    pub(super) fn request(&self) -> PlacementRequest {
-        let replicas = Replicas::Count(self.replicas);
-        PlacementRequest { replicas, threads: self.threads, threads_batch: self.threads_batch }
-    }
-}
 
 /// Repetitions of one test.
 #[derive(Debug)]

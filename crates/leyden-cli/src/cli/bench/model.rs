@@ -1,9 +1,11 @@
 //! The model under test and what is known about it.
 
 use std::cell::RefCell;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::gemm::act_format_of;
 use leyden_kernels::memory::Pages;
@@ -13,8 +15,8 @@ use leyden_kernels::{ActFormat, Cpu, Meter, Tier};
 use leyden_models::Network;
 use leyden_tensor::DType;
 
-use super::measure::Test;
-use super::{Args, loading};
+use super::args::Args;
+use super::test_case::Test;
 use crate::cli::arithmetic::Arithmetic;
 use crate::cli::failure::Failure;
 use crate::cli::notes::Notes;
@@ -43,6 +45,20 @@ fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
     bar.finish_and_clear();
     packs::tell(&model, Notes::default());
     Ok(model)
+}
+
+/// Returns a progress bar for the loading of weights.
+fn loading() -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes} of {total_bytes}") {
+        bar.set_style(style);
+    }
+    bar
 }
 
 impl Placed {

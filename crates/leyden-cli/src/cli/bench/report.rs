@@ -7,9 +7,10 @@ use leyden_kernels::topology::{Cache, Topology};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::measure::{Measured, Test, mean_and_deviation, median};
+use super::args::{Args, Format};
+use super::measure::{Measured, mean_and_deviation, median};
 use super::model::Loaded;
-use super::{Args, Format};
+use super::test_case::Test;
 use crate::cli::failure::Failure;
 use crate::cli::text::{Table, bytes, count};
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::Args;
-use super::measure::Test;
+use super::args::Args;
+use super::test_case::Test;
 use crate::cli::failure::Failure;
 use crate::cli::model_file;
 use leyden::Replicas;

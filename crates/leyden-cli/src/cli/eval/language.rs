@@ -11,8 +11,10 @@ use leyden_eval::{
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
-use super::super::{model_file, text};
-use super::{Args, Watcher, read_text, words};
+use super::super::{inputs, model_file, text};
+use super::args::Args;
+use super::watcher::Watcher;
+use super::words;
 
 /// Tokens of a window, unless the command line says otherwise.
 const CONTEXT: usize = 512;
@@ -33,7 +35,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{option}: nothing is measured that it is for")).hint(hint));
     }
     let run = Run::new(args.kv_type, args.seed);
-    let text = args.perplexity.as_deref().map(read_text).transpose()?;
+    let text = args.perplexity.as_deref().map(inputs::read_text).transpose()?;
     let reference = args.reference.as_deref().filter(|_| args.kld);
     let mut file = match reference.filter(|path| LogitsFile::is_one(path)) {
         Some(path) => Some(LogitsFile::open(path)?),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use leyden::Model;
 use leyden_eval::{
-    Bar, Outcome, Page, Paired, Score, Source, State, Suite, Task, Verdict, fingerprint, questions_to_decide,
+    Bar, Outcome, Page, Paired, Score, Source, State, Suite, Verdict, fingerprint, questions_to_decide,
 };
 use leyden_rows::{Entry, Journal};
 use serde_json::{Value, json};
@@ -15,22 +15,9 @@ use serde_json::{Value, json};
 use super::super::failure::Failure;
 use super::super::rows::object;
 use super::super::{model_file, text};
-use super::{Args, Watcher, words};
-
-/// A task and the file of its data.
-#[derive(Clone, Debug)]
-pub(super) struct Named {
-    task: Task,
-    file: Option<PathBuf>,
-}
-
-/// NAME or NAME=FILE.
-pub(super) fn named(text: &str) -> Result<Named, String> {
-    let (name, file) = text.split_once('=').map_or((text, None), |(name, file)| (name, Some(file)));
-    let known = || Task::all().map(|task| task.name()).collect::<Vec<_>>().join(", ");
-    let task = Task::from_name(name).ok_or_else(|| format!("known tasks: {}", known()))?;
-    Ok(Named { task, file: file.map(PathBuf::from) })
-}
+use super::args::{Args, Named};
+use super::watcher::Watcher;
+use super::words;
 
 /// One suite's results.
 struct Result_ {

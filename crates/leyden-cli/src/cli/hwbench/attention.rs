@@ -6,9 +6,9 @@ use leyden_kernels::attention::{
 use leyden_kernels::{ActFormat, Cpu, Level};
 use serde::Serialize;
 
+use super::args::{Args, Heads};
 use super::machine::Machine;
 use super::samples::{random, sampled};
-use super::{Args, Heads};
 use crate::cli::failure::Failure;
 
 /// The plain path is tens of times slower, and so attends to so many cached tokens alone, with so many tokens.

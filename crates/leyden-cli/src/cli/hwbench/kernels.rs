@@ -6,7 +6,7 @@ use leyden_kernels::{ActFormat, Cpu, Level, PackedA};
 use leyden_tensor::{DType, TensorView, quant};
 use serde::Serialize;
 
-use super::Args;
+use super::args::Args;
 use super::machine::Machine;
 use super::samples::{random, sampled};
 use crate::cli::failure::Failure;

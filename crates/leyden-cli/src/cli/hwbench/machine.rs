@@ -5,7 +5,8 @@ use std::time::Instant;
 use leyden_kernels::{ActFormat, Ceilings, Cpu, Level, Meter, Pool, Tier};
 use serde::Serialize;
 
-use super::{Bar, median, start};
+use super::bar::Bar;
+use crate::cli::bench::median;
 use crate::cli::failure::Failure;
 
 /// Empty jobs that are timed together: a single one is too short for a clock.
@@ -90,6 +91,11 @@ impl Machine {
             Ceilings { read_bytes: self.read_bytes(), int8_macs, f32_macs, bf16_macs }.macs(grid)
         })
     }
+}
+
+/// Starts a team of threads on a tier.
+pub(super) fn start(tier: Tier, threads: usize) -> Result<Cpu, Failure> {
+    Cpu::new(tier, threads).map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))
 }
 
 /// Microseconds from the publication of an empty job, with an index for every member, to its end.

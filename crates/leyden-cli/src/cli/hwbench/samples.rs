@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::median;
+use crate::cli::bench::median;
 
 /// A sample lasts about this long at least, in seconds: many turns of a clock.
 const SAMPLE: f64 = 2e-3;

@@ -6,7 +6,7 @@ use leyden_tensor::HfFolder;
 use leyden_text::Tokenizer;
 use serde_json::{Value, json};
 
-use super::{Description, Format, SHORT_ARRAY, Token, TokenizerReport};
+use super::description::{Description, Format, SHORT_ARRAY, Token, TokenizerReport};
 
 /// Reads `config.json`, tokenizer and chat template.
 pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {

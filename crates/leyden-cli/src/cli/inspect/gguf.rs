@@ -4,7 +4,7 @@ use leyden_tensor::{Gguf, Metadata, Value as Entry, WeightSource};
 use leyden_text::Tokenizer;
 use serde_json::Value;
 
-use super::{Description, Format, SHORT_ARRAY, Token, TokenizerReport};
+use super::description::{Description, Format, SHORT_ARRAY, Token, TokenizerReport};
 
 /// The key of the chat template.
 pub(super) const TEMPLATE: &str = "tokenizer.chat_template";

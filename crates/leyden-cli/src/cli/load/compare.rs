@@ -5,10 +5,11 @@ use std::io::Write;
 use leyden_load::{Comparison, Control, Summary, Target, Workload};
 use serde_json::Value;
 
+use super::args::Args;
 use super::progress::{self, Bar};
 use super::report::{self, Report, rate, seconds};
 use super::settings;
-use super::{Args, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::text::Table;
 
 /// Runs the turns and prints medians and their ratios.

@@ -5,9 +5,10 @@ use std::io::Write;
 use leyden_load::{Arrivals, Control, Page, Run, Search, Summary, Target, Verdict, Workload, write_page};
 use serde_json::{Value, json};
 
+use super::args::Args;
 use super::progress::{self, Bar};
 use super::report::{self, Report, rate, seconds};
-use super::{Args, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::text::{Table, plural};
 
 /// A step: users, figures, and whether it held.

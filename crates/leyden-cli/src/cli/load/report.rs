@@ -6,7 +6,7 @@ use leyden_load::{Arrivals, Endpoint, Percentiles, Source, Summary, Target, Verd
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Args;
+use super::args::Args;
 use super::progress::Generator;
 use crate::cli::failure::Failure;
 use crate::cli::text::{Facts, Table, plural, printable};

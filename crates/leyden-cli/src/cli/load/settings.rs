@@ -11,12 +11,12 @@ use leyden_load::{
 };
 use serde_json::{Map, Value};
 
-use super::{Args, Goal};
+use super::args::{Args, Goal};
 use crate::cli::failure::Failure;
 use crate::cli::knobs;
 
-/// The longest key file that is read.
-const MOST_KEY_BYTES: u64 = 8 << 10;
+/// Maximum size of a key file.
+const MAX_KEY_BYTES: u64 = 8 << 10;
 /// How long a step of a search, or a turn of a comparison, and any other run lasts unless said otherwise.
 const STEP: Duration = Duration::from_secs(30);
 const RUN: Duration = Duration::from_secs(60);
@@ -83,7 +83,7 @@ fn extra(args: &Args) -> Result<Map<String, Value>, Failure> {
 pub(in crate::cli) fn key_file(path: &Path) -> Result<ApiKey, Failure> {
     let mut text = String::new();
     File::open(path)
-        .and_then(|file| file.take(MOST_KEY_BYTES).read_to_string(&mut text))
+        .and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text))
         .map_err(|error| Failure::new(format!("{}: cannot read the key: {error}", path.display())))?;
     Ok(ApiKey::new(&text, &path.display().to_string())?)
 }

@@ -8,11 +8,12 @@ use leyden_compress::{Candidates, Options, Plan, Target, candidates, choose, pro
 use leyden_eval::{LogitsFile, Reference, Run, Windows, divergence, save_logits};
 use leyden_tensor::{Gguf, WeightSource};
 
-use super::super::eval::{Interrupt, read_text};
 use super::super::failure::Failure;
+use super::super::inputs::read_text;
+use super::super::interrupt::Interrupt;
 use super::super::notes::Notes;
 use super::super::{progress, run};
-use super::{Args, failure};
+use super::args::Args;
 
 /// Tokens of a window that costs are measured on.
 const WINDOW: usize = 512;
@@ -47,8 +48,7 @@ pub(super) fn fit(
         }
         if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let all = candidates(source, plan, options, &mut |done, of| watch(done, of, "errors of types"))
-        .map_err(failure)?;
+    let all = candidates(source, plan, options, &mut |done, of| watch(done, of, "errors of types"))?;
     let Some(text) = &args.calibration else { return Err(Failure::usage("--calibration: missing")) };
     let costs = measured(args, path, source, options, plan, (&all, &read_text(text)?), &mut watch)?;
     if let Some(bar) = &bar {
@@ -86,7 +86,7 @@ fn measured(
     let threads = (args.threads > 0).then_some(args.threads);
     let load = LoadOptions::new().threads(threads);
     let run_ = Run::default();
-    let folder = super::beside(args)?;
+    let folder = args.temporary_folder()?;
     let kept = folder.path().join("reference.kld");
     let windows = {
         let model = run::load(path, &load, Notes::default())?;
@@ -101,7 +101,7 @@ fn measured(
         if watch(costs.len(), all.len(), name).is_break() {
             return Err(Failure::interrupted());
         }
-        let bytes = probe(source, options, name, tried.dtype).map_err(failure)?;
+        let bytes = probe(source, options, name, tried.dtype)?;
         let model = Model::from_bytes(bytes, name, &load)?;
         let mut file = LogitsFile::open(&kept)?;
         let quiet = &mut |_: leyden_eval::Progress<'_>| ControlFlow::Continue(());

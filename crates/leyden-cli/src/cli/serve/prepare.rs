@@ -174,7 +174,7 @@ fn adapters(settings: &Settings, model: &Model) -> Vec<ServedAdapter> {
 }
 
 /// Tokens of the smallest cache of a model that is loaded on demand, unless its texts are shorter.
-const LEAST_TOKENS: usize = 2048;
+const MIN_TOKENS: usize = 2048;
 /// The part of what a model may take beside its weights that its cache and workspace may fill.
 const FILLED: f64 = 0.9;
 
@@ -206,7 +206,7 @@ impl Known {
         let shown = path.display().to_string();
         let shape = config.kv_shape(&shown, settings.kv_type).map_err(leyden::Error::from)?;
         let context = settings.context.unwrap_or(config.context);
-        let tokens = settings.kv_tokens.unwrap_or(context.min(LEAST_TOKENS)).next_multiple_of(BLOCK_TOKENS);
+        let tokens = settings.kv_tokens.unwrap_or(context.min(MIN_TOKENS)).next_multiple_of(BLOCK_TOKENS);
         // No side of a matrix is longer than the vocabulary, where there are logits.
         let logits = if config.generates() { settings.parallel() * self.longest } else { 0 };
         // Two checkpoints of states are the fewest, unless another number was asked for.

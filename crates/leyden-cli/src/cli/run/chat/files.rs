@@ -12,7 +12,7 @@ use crate::cli::failure::Failure;
 /// The longest file that is read: more than any context holds.
 const LONGEST: u64 = 64 << 20;
 /// The most names that are offered.
-const MOST_NAMES: usize = 200;
+const MAX_NAMES: usize = 200;
 
 /// The text of a file.
 pub(super) fn read(file: &str) -> Result<String, Failure> {
@@ -63,7 +63,7 @@ pub(super) fn completions(typed: &str) -> Vec<String> {
             let ending = if entry.path().is_dir() { "/" } else { "" };
             (name.starts_with(front) && !hidden).then(|| format!("{folder}{name}{ending}"))
         })
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .collect();
     names.sort();
     names

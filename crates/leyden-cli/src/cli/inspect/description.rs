@@ -1,0 +1,51 @@
+//! [`Description`]: what a file says of its model, in any format.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// Arrays up to this length are shown whole; vocabularies run to hundreds of thousands.
+pub(super) const SHORT_ARRAY: usize = 16;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Format {
+    pub(super) name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<u32>,
+}
+
+/// What describes a model beside its tensors.
+#[derive(Debug)]
+pub(super) struct Description {
+    /// Whether leyden runs such a model, as far as it is described here.
+    pub(super) supported: Option<bool>,
+    pub(super) format: Format,
+    pub(super) architecture: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) context_length: Option<u32>,
+    pub(super) labels: Option<String>,
+    pub(super) hyperparameters: Map<String, Value>,
+    pub(super) tokenizer: Option<TokenizerReport>,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) problems: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TokenizerReport {
+    pub(super) model: String,
+    pub(super) pre_tokenizer: Option<String>,
+    pub(super) vocabulary: usize,
+    /// Whether this program can tokenise with it.
+    pub(super) supported: bool,
+    pub(super) bos: Option<Token>,
+    pub(super) eos: Option<Token>,
+    /// Whether texts get it; where the tokenizer is not supported, what the file says.
+    pub(super) add_bos: Option<bool>,
+    pub(super) add_eos: Option<bool>,
+    pub(super) chat_template_bytes: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Token {
+    pub(super) id: u32,
+    pub(super) text: String,
+}

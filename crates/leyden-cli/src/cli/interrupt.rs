@@ -1,0 +1,28 @@
+//! [`Interrupt`]: Ctrl-C as a flag that long work reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::failure::Failure;
+
+/// Flag that Ctrl-C sets.
+pub(super) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Takes over Ctrl-C.
+    ///
+    /// # Errors
+    /// If the handler of the signal cannot be installed.
+    pub(super) fn install() -> Result<Interrupt, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
+            .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
+        Ok(Interrupt(stop))
+    }
+
+    /// Returns true after Ctrl-C.
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
