@@ -1,144 +1,44 @@
 //! `leyden run`: an answer to a prompt, or a conversation.
 
+mod answer;
+mod args;
 mod chat;
 mod constraint;
 mod conversation;
 mod editor;
 mod interrupt;
+mod lines;
 mod markdown;
 mod request;
 mod sampling;
 mod screen;
 mod settings;
 mod summary;
+mod think;
 
-use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leyden::{KvType, LoadOptions, Message, Model, SessionOptions};
+use leyden::{LoadOptions, Message, Model, SessionOptions};
 use leyden_hub::Store;
 
-use super::arithmetic::Arithmetic;
 use super::chats::Chats;
 use super::failure::Failure;
-use super::lora::Lora;
 use super::notes::Notes;
-use super::obtain::Hub;
-use super::packs::{self, Packs};
+use super::packs;
 use super::terminal;
-use chat::{Answerer, Stage, Talk};
+use answer::Answerer;
+use chat::{Stage, Talk};
 use conversation::{Conversation, Mode};
 use interrupt::{Idle, Interrupt};
 use request::Input;
 use screen::Screen;
-use settings::{Settings, Think};
+use settings::Settings;
 
-/// With a PROMPT, or with text piped to it, answers once; otherwise holds a conversation.
-///
-/// MODEL is a file or folder, the name of a pulled model, a short name (`leyden models` lists them) or ORG/REPO[:FILE] on
-/// the hub; what is not here is pulled. Without MODEL the storyteller inside this program answers, a toy, and a PROMPT is
-/// then several words between quotes. Text from standard input and from --file goes before the PROMPT. The prompt goes
-/// through the model's chat template, if it has one.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Model: a file, a folder, a name, or ORG/REPO[:FILE]
-    #[arg(value_name = "MODEL")]
-    first: Option<OsString>,
-    /// Prompt; several words need no quotes behind a MODEL
-    #[arg(value_name = "PROMPT")]
-    rest: Vec<OsString>,
-    /// Model, as an option
-    #[arg(long, short, value_name = "M")]
-    model: Option<PathBuf>,
-    /// Model of the hub (also `-hf`)
-    #[arg(long, visible_alias = "hf-repo", value_name = "ORG/REPO[:FILE]", conflicts_with = "model")]
-    hf: Option<String>,
-    #[command(flatten)]
-    hub: Hub,
-    /// Prompt, as an option
-    #[arg(long, short, value_name = "P")]
-    prompt: Option<String>,
-    /// Text that goes before the prompt; `-` is standard input. May be repeated
-    #[arg(long, short, value_name = "FILE")]
-    file: Vec<PathBuf>,
-    /// Instruction to the model that precedes the conversation (also `-sys`)
-    #[arg(long, visible_alias = "system-prompt", value_name = "TEXT", conflicts_with = "raw")]
-    system: Option<String>,
-    /// How much a model that can reason does so before it answers
-    #[arg(long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "on", conflicts_with = "raw")]
-    think: Option<Think>,
-    /// Go on with a conversation that was kept: the newest, or the one of this name (`leyden chats` lists them)
-    #[arg(long, value_name = "CHAT", num_args = 0..=1, default_missing_value = "", conflicts_with = "raw")]
-    resume: Option<String>,
-    /// In a conversation, drop the oldest turns when the context is full, until a quarter of it is free
-    #[arg(long)]
-    trim: bool,
-    /// Tell times, speeds and memory: behind an answer, and in a conversation behind each
-    #[arg(long)]
-    verbose: bool,
-    /// Show answers as the model writes them: draw no Markdown, break no lines (also `--no-wordwrap`)
-    #[arg(long, aliases = ["nowordwrap", "no-wordwrap"])]
-    plain: bool,
-    /// Continue the prompt as it is, without the chat template
-    #[arg(long)]
-    raw: bool,
-    /// Let special tokens such as `<|im_end|>` that a message spells out be such; otherwise they are text, and only the
-    /// chat template writes them
-    #[arg(long, conflicts_with = "raw")]
-    special_in_content: bool,
-    /// Most tokens to generate; -1, as by default, until the model ends or the context is full
-    #[arg(short = 'n', long = "max-tokens", visible_aliases = ["n-predict", "predict"], value_name = "N", value_parser = most, allow_negative_numbers = true)]
-    max_tokens: Option<Most>,
-    /// Threads to generate with; by default one per physical core that may be used
-    #[arg(long, short, value_name = "T")]
-    threads: Option<usize>,
-    /// Threads to read prompts with (also `-tb`); by default as many as to generate with
-    #[arg(long, value_name = "T")]
-    threads_batch: Option<usize>,
-    /// Longest text in tokens, prompt and answer together; 0, as by default, for what the model was made for
-    #[arg(long, short, visible_aliases = ["ctx-size", "num-ctx"], value_name = "N")]
-    ctx: Option<usize>,
-    /// Storage of keys and values: f32, f16 or q8_0
-    #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
-    kv_type: KvType,
-    #[command(flatten)]
-    arithmetic: Arithmetic,
-    #[command(flatten)]
-    lora: Lora,
-    #[command(flatten)]
-    packs: Packs,
-    /// Print one JSON object instead of the text; errors are JSON too
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    notes: Notes,
-    #[command(flatten)]
-    constraint: constraint::Constraining,
-    // Last, because its heading in the help holds for everything after it.
-    #[command(flatten)]
-    sampling: Box<sampling::Sampling>,
-}
-
-/// A bound of tokens, if there is one.
-#[derive(Debug, Clone, Copy)]
-struct Most(Option<usize>);
-
-/// llama.cpp's -2 is the same as -1: an answer ends where the context does.
-fn most(text: &str) -> Result<Most, String> {
-    match text.parse::<i64>() {
-        Ok(-2 | -1) => Ok(Most(None)),
-        Ok(n) => usize::try_from(n).map(|n| Most(Some(n))).map_err(|_| format!("{n} is below -1")),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-pub(super) fn kv_type(name: &str) -> Result<KvType, String> {
-    let known = KvType::ALL.map(KvType::name).join(", ");
-    KvType::from_name(name).ok_or_else(|| format!("no such type; known: {known}"))
-}
+pub(crate) use args::Args;
+pub(super) use args::kv_type;
 
 /// Answers.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -146,7 +46,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut request = request::resolve(args)?;
     // Read before the model, which may take long.
     let grammar = args.constraint.grammar()?;
-    let mut generate = args.sampling.options(args.max_tokens.and_then(|most| most.0))?;
+    let mut generate = args.sampling.options(args.max_tokens.and_then(|limit| limit.0))?;
     let resumed = args.resume.as_ref().map(|name| Chats::open()?.find(name)).transpose()?;
     if let (None, Some(chat)) = (&request.model, &resumed) {
         request.model = chat.model.as_ref().map(PathBuf::from);
@@ -253,7 +153,7 @@ fn converse(
     if !args.notes.is_quiet() {
         chat::recall(&talk.messages, &mut terminal::errors());
     }
-    let mut lines: Box<dyn chat::Lines> =
+    let mut lines: Box<dyn lines::Lines> =
         if edited { Box::new(editor::Editor::new()) } else { Box::new(editor::Plain) };
     let mut stage = Stage {
         answerer: conversation,

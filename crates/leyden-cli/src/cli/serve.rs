@@ -1,5 +1,6 @@
 //! `leyden serve`: models over HTTP.
 
+mod args;
 mod directory;
 mod prepare;
 mod settings;
@@ -14,201 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use directory::Directory;
-use leyden::{KvType, LoadOptions, Model, PackCache, Pooling, Replicas};
+use leyden::{Model, PackCache};
 use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
-use leyden_server::{ApiKeys, LogFormat, Network, ServerOptions, TellEnd, Waits, plan_memories};
+use leyden_server::{ApiKeys, LogFormat, ServerOptions, TellEnd, Waits, plan_memories};
 use prepare::Common;
-use settings::{Entry, Idle, Settings};
+use settings::{Entry, Settings};
 use stored::Stored;
 
-use super::arithmetic::Arithmetic;
+pub(crate) use args::Args;
+
 use super::connections;
 use super::failure::Failure;
-use super::lora::ServedLora;
 use super::notes::Notes;
-use super::obtain::Hub;
-use super::packs::{self, Packs};
-use super::run::{kv_type, load};
-
-/// Answers requests over HTTP as OpenAI's servers do, for many users at once, until Ctrl-C, SIGTERM, SIGHUP or SIGQUIT.
-///
-/// MODEL is a file or folder, the name of a pulled model, a short name (`leyden models` lists them) or ORG/REPO[:FILE] on
-/// the hub; what is not here is pulled. Without MODEL the storyteller inside this program is served, a toy. Every option
-/// can also be set by a variable of the environment, as LEYDEN_PORT for --port. Several models share the processor: each
-/// computes with all threads, and they take turns as the system lets them. With --on-demand, --all or --config a model is loaded
-/// when a request names it; leyden ps shows which are.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Models: files, folders, names, or ORG/REPO[:FILE]
-    #[arg(value_name = "MODEL")]
-    models: Vec<PathBuf>,
-    /// Model, as an option; may be repeated
-    #[arg(long, short, value_name = "M")]
-    model: Vec<PathBuf>,
-    /// Model of the hub (also `-hf`); may be repeated
-    #[arg(long, visible_alias = "hf-repo", value_name = "ORG/REPO[:FILE]")]
-    hf: Vec<String>,
-    #[command(flatten)]
-    hub: Hub,
-    /// Load models when a request names them, and unload them when nobody asks for them or others need the room
-    #[arg(long)]
-    on_demand: bool,
-    /// Serve every pulled model too, loaded on demand
-    #[arg(long)]
-    all: bool,
-    /// File of models and their settings in TOML, loaded on demand; see docs/server.md
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Memory for the models that are loaded on demand, such as 16GiB; by default what is free
-    #[arg(long, value_name = "SIZE", value_parser = super::sizes::bytes)]
-    memory: Option<u64>,
-    /// How long such a model stays after its last request, such as 90s, 5m or never
-    #[arg(long, value_name = "TIME", default_value = "5m")]
-    idle_unload: Idle,
-    /// Let clients pull models with Ollama's /api/pull; they are then loaded on demand
-    #[arg(long)]
-    allow_pull: bool,
-    /// Let clients copy, make and delete models with Ollama's /api/copy, /api/create and /api/delete
-    #[arg(long)]
-    allow_manage: bool,
-    /// Another name for a model, as NAME or, of several models, MODEL=NAME; may be repeated
-    #[arg(long, short, visible_alias = "served-model-name", value_name = "NAME")]
-    alias: Vec<String>,
-    /// Address to listen on
-    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
-    host: String,
-    /// Port to listen on; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
-    port: u16,
-    /// File of API keys: a JSON object per line with id, sha256 and optionally scopes, requests_per_minute,
-    /// tokens_per_minute, priority
-    #[arg(long, value_name = "FILE")]
-    api_keys: Option<PathBuf>,
-    /// API key, beside those of `--api-keys`; may be repeated, or hold several separated by commas. Other users of this
-    /// machine can see command lines: the variable LEYDEN_API_KEY and the file keep keys secret
-    #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
-    api_key: Vec<String>,
-    /// Answer anybody, also on an address that other machines can reach
-    #[arg(long, conflicts_with_all = ["api_keys", "api_key"])]
-    no_auth: bool,
-    /// Name under which a server without keys may be asked, beside addresses, `localhost` and names without a dot; also the end of
-    /// names as `*.example.org`, or `*` for any. May be repeated
-    #[arg(long, value_name = "HOST", value_delimiter = ',')]
-    allowed_hosts: Vec<String>,
-    /// Origin whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any, beside pages of this
-    /// machine. May be repeated
-    #[arg(long, alias = "allowed-origins", value_name = "ORIGIN", value_delimiter = ',')]
-    cors: Vec<String>,
-    /// Refuse requests with fields that the server does not know, which are otherwise ignored with a warning
-    #[arg(long)]
-    strict: bool,
-    /// Longest text in tokens, prompt and answer together; 0, as by default, for what the model was made for, or what fits
-    #[arg(long, short, visible_aliases = ["ctx-size", "max-model-len"], value_name = "N")]
-    ctx: Option<u32>,
-    /// Most requests that run at a time (also `-np`)
-    #[arg(long, visible_alias = "max-num-seqs", value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    parallel: u32,
-    /// Tokens that all running requests together can hold; by default as many as half the free memory holds, at most
-    /// `--ctx` times `--parallel`
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    kv_tokens: Option<u32>,
-    /// Memory of each engine of a recurrent or hybrid model for checkpoints of its states, such as 512MiB, from which later
-    /// prompts with the same beginning start; by default up to 1GiB or an eighth of the free memory, and 0 for none
-    #[arg(long, value_name = "SIZE", value_parser = super::sizes::bytes_or_none)]
-    state_cache: Option<u64>,
-    /// Most requests that wait
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    queue: u32,
-    /// Most tokens in one step
-    #[arg(long, visible_alias = "max-num-batched-tokens", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    step_tokens: u32,
-    /// By how many milliseconds prompts may lengthen the time between two tokens of others
-    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
-    prompt_stall: u64,
-    /// What the vectors of `/v1/embeddings` are made of: mean (of all tokens), cls (the first) or last; by default what
-    /// the model says, and mean for one that says nothing
-    #[arg(long, value_name = "POOLING")]
-    pooling: Option<Pooling>,
-    /// Let special tokens such as `<|im_end|>` that a message spells out be such; otherwise they are text, and only the
-    /// chat template writes them
-    #[arg(long)]
-    special_in_content: bool,
-    /// Take answers that are calls of tools without the marks of the model's format, such as a JSON object in a block of
-    /// code, for text
-    #[arg(long)]
-    no_bare_calls: bool,
-    /// Let objects have properties that their JSON schema does not name, where it says nothing of them, also in answers of
-    /// `/api/*` and `/completion`, which close them as Ollama and llama-server do
-    #[arg(long)]
-    open_schemas: bool,
-    /// Do not guess tokens ahead where a text repeats itself
-    #[arg(long)]
-    no_speculation: bool,
-    /// Longest time of a request in seconds, waiting included
-    #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
-    request_timeout: u64,
-    /// Time in seconds in which requests are still taken after the signal to end, while `/health` says that the server is not
-    /// ready, so that balancers send them elsewhere
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3600))]
-    lame_duck: u64,
-    /// Time in seconds that running requests have to finish then
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86400))]
-    drain_timeout: u64,
-    /// Most open connections
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    connections: u32,
-    /// Most open connections of one address, or of one /64 network of IPv6; by default half of `--connections`
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    connections_per_peer: Option<u32>,
-    /// Address or network of a proxy, behind which many clients are: its connections are not limited by
-    /// `--connections-per-peer`. May be repeated
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    trusted_proxies: Vec<Network>,
-    /// Time in seconds that a connection may stay open between requests; longer than the balancer's own, which would
-    /// otherwise use one that is just being closed
-    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    keep_alive: u64,
-    /// Largest body of a request in bytes
-    #[arg(long, value_name = "N", default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(1024..=1 << 30))]
-    max_body: u32,
-    /// Form of the line that is logged for every request: text, json or off
-    #[arg(long, value_name = "FORM", default_value = "text", value_parser = log_format)]
-    log_format: LogFormat,
-    /// Threads to generate with; by default one per physical core that may be used
-    #[arg(long, short, value_name = "T")]
-    threads: Option<usize>,
-    /// Threads to read prompts with (also `-tb`); by default as many as to generate with
-    #[arg(long, value_name = "T")]
-    threads_batch: Option<usize>,
-    /// Engines that compute at the same time on one copy of the weights, each on a part of the processors: a number, or
-    /// `auto` for one per NUMA node. What is said of requests, tokens and threads is of each
-    #[arg(long, value_name = "N", default_value_t = Replicas::default())]
-    replicas: Replicas,
-    /// Storage of keys and values: f32, f16 or q8_0
-    #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
-    kv_type: KvType,
-    #[command(flatten)]
-    arithmetic: Arithmetic,
-    #[command(flatten)]
-    lora: ServedLora,
-    #[command(flatten)]
-    packs: Packs,
-    #[command(flatten)]
-    notes: Notes,
-}
-
-impl Args {
-    /// The models, however they were named.
-    fn named(&self) -> Vec<PathBuf> {
-        let of_hub = self.hf.iter().map(|name| PathBuf::from(format!("{}{name}", leyden_hub::SCHEME)));
-        self.models.iter().chain(&self.model).cloned().chain(of_hub).collect()
-    }
-}
-
-fn log_format(name: &str) -> Result<LogFormat, String> {
-    LogFormat::from_name(name).ok_or_else(|| "no such form; known: text, json, off".to_owned())
-}
+use super::packs;
+use super::run::load;
 
 /// Serves.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
@@ -403,17 +224,6 @@ fn keys(args: &Args) -> Result<Option<ApiKeys>, Failure> {
     }
     let all = of_file.unwrap_or_default().with(&args.api_key);
     all.map(Some).map_err(|what| Failure::usage(format!("--api-key: {what}")))
-}
-
-fn options(args: &Args) -> LoadOptions {
-    LoadOptions::new()
-        .threads(args.threads)
-        .threads_batch(args.threads_batch)
-        .isa(args.arithmetic.isa)
-        .exact(args.arithmetic.exact)
-        .int8(args.arithmetic.int8)
-        .packs(args.packs.cache())
-        .replicas(args.replicas)
 }
 
 /// The other names, by model; of one model without its name.

@@ -6,9 +6,10 @@ use leyden::{Event, Finish, Generation, KvType, Message, Model, Rendered, Sessio
 use leyden_text::RenderOptions;
 use leyden_text::output::{OutputEvent, OutputFormat};
 
-use super::chat::{Answerer, Heard, Reply};
-use super::settings::{Settings, Think};
+use super::answer::{Answerer, Heard, Reply};
+use super::settings::Settings;
 use super::summary::{Summary, speed};
+use super::think::Think;
 use crate::cli::failure::Failure;
 
 /// Tokens at a prompt's end in which it may open the model's reasoning.

@@ -12,7 +12,8 @@ use reedline::{
     default_emacs_keybindings,
 };
 
-use super::chat::{Line, Lines, completions, is_open};
+use super::chat::completions;
+use super::lines::{Line, Lines, is_open};
 use crate::cli::failure::Failure;
 use crate::cli::knobs;
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::Args;
+use super::args::Args;
 use crate::cli::failure::Failure;
 use crate::cli::notes::Notes;
 

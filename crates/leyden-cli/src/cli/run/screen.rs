@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use terminal_size::{Width, terminal_size};
 
-use super::chat::Heard;
+use super::answer::Heard;
 use super::markdown::Markdown;
 use crate::cli::knobs;
 use crate::cli::wrap::Wrap;

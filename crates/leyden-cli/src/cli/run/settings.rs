@@ -1,62 +1,10 @@
 //! What may change during a conversation, and how `/set` changes it.
 
-use leyden::GenerateOptions;
-use serde_json::{Map, Value};
-
+use super::args::max_tokens as max_tokens_of;
 use super::sampling::check_temperature;
+use super::think::Think;
 use crate::cli::failure::Failure;
-
-/// How much a model that can reason does so before it answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Think {
-    /// Reason before the answer
-    #[value(alias = "true")]
-    On,
-    /// Answer at once, where the model allows that
-    #[value(alias = "false")]
-    Off,
-    /// Reason a little
-    Low,
-    /// Reason more
-    Medium,
-    /// Reason much
-    High,
-}
-
-impl Think {
-    /// All of them with their names.
-    const NAMES: [(&'static str, Think); 5] = [
-        ("on", Think::On),
-        ("off", Think::Off),
-        ("low", Think::Low),
-        ("medium", Think::Medium),
-        ("high", Think::High),
-    ];
-
-    /// The variables by which chat templates know it: Qwen's and others' `enable_thinking`, DeepSeek's and Granite's
-    /// `thinking`, gpt-oss's `reasoning_effort`.
-    pub(super) const VARIABLES: [&'static str; 3] = ["enable_thinking", "thinking", "reasoning_effort"];
-
-    /// What a template is told.
-    pub(super) fn variables(self) -> Map<String, Value> {
-        let [enable, thinking, effort] = Self::VARIABLES.map(str::to_owned);
-        let is_on = self != Think::Off;
-        let mut variables = Map::from_iter([(enable, is_on.into()), (thinking, is_on.into())]);
-        let level = match self {
-            Think::On => None,
-            // gpt-oss cannot be kept from reasoning.
-            Think::Off | Think::Low => Some("low"),
-            Think::Medium => Some("medium"),
-            Think::High => Some("high"),
-        };
-        variables.extend(level.map(|level| (effort, level.into())));
-        variables
-    }
-
-    fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, think)| *think == self).map_or("", |(name, _)| name)
-    }
-}
+use leyden::GenerateOptions;
 
 /// The settings of a conversation.
 #[derive(Debug, Clone)]
@@ -228,7 +176,7 @@ fn seed(settings: &mut Settings, text: &str) -> Result<(), String> {
 }
 
 fn max_tokens(settings: &mut Settings, text: &str) -> Result<(), String> {
-    settings.generate.max_tokens = super::most(text).map_err(|why| format!("max-tokens: {why}"))?.0;
+    settings.generate.max_tokens = max_tokens_of(text).map_err(|why| format!("max-tokens: {why}"))?.0;
     Ok(())
 }
 
@@ -330,20 +278,5 @@ mod tests {
             let failure = format!("{:?}", settings.set(text).unwrap_err());
             assert!(failure.contains(why), "{text}: {failure}");
         }
-    }
-
-    #[test]
-    fn thinking_has_three_names() {
-        assert_eq!(
-            Value::Object(Think::Off.variables()),
-            serde_json::json!({
-                "enable_thinking": false, "thinking": false, "reasoning_effort": "low"
-            })
-        );
-        assert_eq!(
-            Value::Object(Think::On.variables()),
-            serde_json::json!({ "enable_thinking": true, "thinking": true })
-        );
-        assert_eq!(Think::High.variables()["reasoning_effort"], "high");
     }
 }

@@ -14,7 +14,7 @@ use leyden_server::{
 };
 use leyden_tensor::WeightSource;
 
-use super::Args;
+use super::args::Args;
 use super::directory;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
@@ -37,7 +37,7 @@ impl Common {
     pub(super) fn of(args: &Args) -> Common {
         let queue = args.queue as usize;
         Common {
-            options: super::options(args),
+            options: load_options(args),
             queue,
             // With keys, one of them can take half of the queue.
             queue_per_key: if args.api_keys.is_some() || !args.api_key.is_empty() {
@@ -49,6 +49,18 @@ impl Common {
             notes: args.notes,
         }
     }
+}
+
+/// Returns the options with which all models are loaded.
+fn load_options(args: &Args) -> LoadOptions {
+    LoadOptions::new()
+        .threads(args.threads)
+        .threads_batch(args.threads_batch)
+        .isa(args.arithmetic.isa)
+        .exact(args.arithmetic.exact)
+        .int8(args.arithmetic.int8)
+        .packs(args.packs.cache())
+        .replicas(args.replicas)
 }
 
 /// How a model is loaded that has these adapters.

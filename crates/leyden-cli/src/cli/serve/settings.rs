@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leyden::{KvType, Pooling, SamplingParams};
-use leyden_load::parse_duration;
 use toml::{Table, Value};
 
-use super::Args;
+use super::args::{Args, Idle};
 use crate::cli::failure::Failure;
 use crate::cli::lora::{self, Named};
 
@@ -146,21 +145,6 @@ fn number(value: &Value, least: f64, most: f64) -> Result<f32, String> {
     let x = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     let x = x.filter(|x| (least..=most).contains(x));
     x.map(|x| x as f32).ok_or_else(|| format!("a number from {least} to {most} is wanted"))
-}
-
-/// How long a model stays in memory that nobody asks for: a time, or `never` for as long as there is room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Idle(pub(super) Option<Duration>);
-
-impl std::str::FromStr for Idle {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Idle, String> {
-        match text {
-            "never" => Ok(Idle(None)),
-            text => parse_duration(text).map(|time| Idle(Some(time))).map_err(|error| error.to_string()),
-        }
-    }
 }
 
 /// Reads the file: a table `[models.NAME]` for each model, of which `model` is as MODEL on the command line and the

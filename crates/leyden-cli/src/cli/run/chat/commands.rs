@@ -2,8 +2,10 @@
 
 use std::io::Write;
 
+use super::super::answer::Answerer;
 use super::super::settings;
-use super::{Answerer, Talk, files, say, trimmed};
+use super::files;
+use super::talk::{Talk, say, trimmed};
 use crate::cli::failure::Failure;
 use crate::cli::text::{plural, printable};
 
@@ -59,7 +61,7 @@ static COMMANDS: &[Command] = &[
 ];
 
 /// What may follow `line`, which begins with a slash: where it begins, and the texts.
-pub(in super::super) fn completions(line: &str) -> (usize, Vec<String>) {
+pub(crate) fn completions(line: &str) -> (usize, Vec<String>) {
     let Some((command, argument)) = line.split_once(' ') else {
         let all = COMMANDS.iter().flat_map(|command| command.names);
         return (0, all.filter(|name| name.starts_with(line)).map(|name| (*name).to_owned()).collect());

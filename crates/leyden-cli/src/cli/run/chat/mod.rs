@@ -5,6 +5,7 @@
 
 mod commands;
 mod files;
+mod talk;
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -12,151 +13,16 @@ use std::ops::ControlFlow;
 use leyden::Message;
 
 pub(super) use commands::completions;
+pub(super) use talk::Talk;
 
+use super::answer::{Answerer, Reply};
 use super::interrupt::Interrupt;
+use super::lines::{Line, Lines, QUOTES, is_open};
 use super::screen::Screen;
-use super::settings::Settings;
 use crate::cli::failure::Failure;
 use crate::cli::text::{plural, printable};
 use commands::Next;
-
-/// Around a message of several lines.
-const QUOTES: &str = "\"\"\"";
-
-/// What of the context is kept free for an answer when the oldest turns are dropped: a quarter.
-const FREE_SHARE: usize = 4;
-
-/// Who answers.
-pub(super) trait Answerer {
-    /// Answers a conversation whose last message is a user's. `on_event` may stop the answer, and what came until then
-    /// counts as the answer.
-    fn answer(
-        &mut self,
-        messages: &[Message],
-        settings: &Settings,
-        on_event: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
-    ) -> Result<Reply, Failure>;
-
-    /// Tokens that the conversation takes.
-    fn tokens(&self, messages: &[Message], settings: &Settings) -> Result<usize, Failure>;
-
-    /// Tokens that there is room for.
-    fn context(&self) -> usize;
-
-    /// Whether it can be told how much to reason.
-    fn can_think(&self) -> bool;
-
-    /// Makes a context of so many tokens, or with `None` of as many as the model was made for. What was said is read again.
-    fn set_context(&mut self, tokens: Option<usize>) -> Result<(), Failure>;
-}
-
-/// What is heard of an answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Heard<'a> {
-    /// Time has passed.
-    Nothing,
-    /// More text, as the model writes it. The parts that follow say what of it is what.
-    Raw(&'a str),
-    /// More of what the model reasons before it answers.
-    Reasoning(&'a str),
-    /// More of the answer.
-    Content(&'a str),
-}
-
-/// An answer.
-#[derive(Debug, Clone)]
-pub(super) struct Reply {
-    pub(super) message: Message,
-    /// Whether it ended because there was no room for more.
-    pub(super) is_full: bool,
-    /// How fast it was, in words.
-    pub(super) speed: String,
-}
-
-/// Who asks.
-pub(super) trait Lines {
-    /// Waits for the next line.
-    fn next(&mut self) -> Result<Line, Failure>;
-}
-
-/// What came from the keyboard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Line {
-    /// A message or a command; may hold several lines.
-    Text(String),
-    /// Ctrl-C: the line was given up.
-    Interrupt,
-    /// Ctrl-D: no more will come.
-    End,
-}
-
-/// Whether text begins quotes that it does not end.
-pub(super) fn is_open(text: &str) -> bool {
-    text.strip_prefix(QUOTES).is_some_and(|rest| !rest.contains(QUOTES))
-}
-
-/// A conversation as it stands.
-#[derive(Debug, Clone)]
-pub(super) struct Talk {
-    /// The model, as the user named it.
-    pub(super) model: String,
-    /// What was said, without the system's instruction, as far as the model still sees it.
-    pub(super) messages: Vec<Message>,
-    /// What was said before, and dropped because the context was full.
-    dropped: Vec<Message>,
-    pub(super) settings: Settings,
-    /// Texts that go before the next message.
-    pub(super) attached: Vec<String>,
-}
-
-impl Talk {
-    /// One in which nothing was said.
-    pub(super) fn new(model: String, settings: Settings) -> Self {
-        Self { model, messages: Vec::new(), dropped: Vec::new(), settings, attached: Vec::new() }
-    }
-
-    /// All messages, with the system's instruction first, those included that were dropped.
-    pub(super) fn all_messages(&self) -> Vec<Message> {
-        let system = self.settings.system.as_ref().map(|text| Message::new("system", text));
-        system.into_iter().chain(self.dropped.iter().chain(&self.messages).cloned()).collect()
-    }
-
-    /// Forgets what was said.
-    fn clear(&mut self) {
-        self.messages.clear();
-        self.dropped.clear();
-        self.attached.clear();
-    }
-
-    /// Takes the messages of another conversation.
-    pub(super) fn take_messages(&mut self, mut messages: Vec<Message>) {
-        if messages.first().is_some_and(|message| message.role == "system") {
-            self.settings.system = Some(messages.remove(0).content);
-        }
-        self.clear();
-        self.messages = messages;
-    }
-
-    /// Drops the last question with its answer, and returns the question.
-    fn drop_last_turn(&mut self) -> Option<Message> {
-        let at = self.messages.iter().rposition(|message| message.role == "user")?;
-        self.messages.drain(at..).next()
-    }
-
-    /// Drops the oldest turns until a quarter of the context is free, but never the last question. Returns how many turns
-    /// went.
-    fn trim(&mut self, answerer: &dyn Answerer) -> Result<usize, Failure> {
-        let room = answerer.context() - answerer.context() / FREE_SHARE;
-        let mut dropped = 0;
-        while answerer.tokens(&self.messages, &self.settings)? > room {
-            let next = self.messages.iter().skip(1).position(|message| message.role == "user");
-            let Some(next) = next else { break };
-            self.dropped.extend(self.messages.drain(..=next));
-            dropped += 1;
-        }
-        Ok(dropped)
-    }
-}
+use talk::{FREE_SHARE, say, trimmed};
 
 /// What a conversation is held with.
 pub(super) struct Stage<'a> {
@@ -314,21 +180,6 @@ pub(super) fn recall(messages: &[Message], err: &mut dyn Write) {
         let more = if shown.len() < text.len() { " ..." } else { "" };
         say(err, &format!("{mark}{}{more}", lines.collect::<Vec<_>>().join("\n")));
     }
-}
-
-/// Says what was dropped, and by which rule.
-fn trimmed(dropped: usize, talk: &Talk, answerer: &dyn Answerer) -> Result<String, Failure> {
-    let tokens = answerer.tokens(&talk.messages, &talk.settings)?;
-    let context = answerer.context();
-    Ok(format!(
-        "(dropped the {} so that a quarter of the context is free: {tokens} of {context} tokens are used)",
-        plural(dropped, "oldest turn")
-    ))
-}
-
-fn say(err: &mut dyn Write, text: &str) {
-    // Standard error may be closed; the conversation goes on.
-    let _ = writeln!(err, "{text}");
 }
 
 #[cfg(test)]

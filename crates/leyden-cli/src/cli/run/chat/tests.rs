@@ -1,5 +1,7 @@
 //! Conversations between a script and an echo.
 
+use super::super::answer::Heard;
+use super::super::settings::Settings;
 use super::*;
 use std::collections::VecDeque;
 use std::fs;

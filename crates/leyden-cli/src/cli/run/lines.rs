@@ -1,0 +1,28 @@
+//! [`Lines`]: the keyboard of a conversation.
+
+use crate::cli::failure::Failure;
+
+/// Around a message of several lines.
+pub(super) const QUOTES: &str = "\"\"\"";
+
+/// Who asks.
+pub(super) trait Lines {
+    /// Waits for the next line.
+    fn next(&mut self) -> Result<Line, Failure>;
+}
+
+/// What came from the keyboard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A message or a command; may hold several lines.
+    Text(String),
+    /// Ctrl-C: the line was given up.
+    Interrupt,
+    /// Ctrl-D: no more will come.
+    End,
+}
+
+/// Whether text begins quotes that it does not end.
+pub(super) fn is_open(text: &str) -> bool {
+    text.strip_prefix(QUOTES).is_some_and(|rest| !rest.contains(QUOTES))
+}
