@@ -1,12 +1,12 @@
-//! [`Named`]: a model under a name that the user gave it, in the store.
+//! [`Named`]: model in the store under a name given by the user.
 //!
 //! ```text
-//! named/NAME/name.json    record: the name, the files with their checksums, the model that it was made from, its defaults
-//! named/NAME/files/PATH   the files: further names of the same data where the file system has that, else copies
+//! named/NAME/name.json    record: name, files with checksums, original model, defaults
+//! named/NAME/files/PATH   files: hard links to the original data where possible, else copies
 //! ```
 //!
-//! Each name has files of its own, so that removing one name takes nothing from another. A folder is made beside its place
-//! and renamed, so that a name means the old model or the new one.
+//! Each name has its own files, so that the removal of one name leaves other names complete. A new folder is prepared
+//! beside its place and renamed, so that a name always means either the old or the new model.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -30,31 +30,31 @@ use crate::store::{Removed, Store};
 
 pub(crate) const RECORD: &str = "name.json";
 const SCHEMA: &str = "leyden.name/1";
-/// Bytes of the longest record that is written or read.
+/// Maximum size of a record in bytes.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
-/// Characters of the longest name.
+/// Maximum length of a name in characters.
 const MAX_NAME_CHARS: usize = 128;
-/// Most files of a folder.
+/// Maximum number of files of a folder.
 const MAX_FILES: usize = 1000;
-/// Folders between a model's folder and the deepest of its files.
+/// Maximum number of folders between a model's folder and a file.
 const MAX_DEPTH: usize = 4;
 
-/// Values that requests get where they name none. They are kept as they are given; whoever serves the model checks them.
+/// Default values of requests. They are stored unchecked; the server of the model checks them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Defaults {
-    /// System message of conversations that have none.
+    /// System message of conversations without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// Messages before those of each conversation: objects with `role` and `content`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Value>,
-    /// Parameters under the names that a Modelfile of Ollama has for them, such as `temperature`.
+    /// Parameters under the names of Ollama's Modelfile, such as `temperature`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
 }
 
 impl Defaults {
-    /// These, and of what they leave out the others.
+    /// Returns these defaults, with missing values taken from `others`.
     #[must_use]
     fn over(self, others: Defaults) -> Defaults {
         let mut parameters = others.parameters;
@@ -67,22 +67,22 @@ impl Defaults {
     }
 }
 
-/// A model under a name that the user gave it.
+/// Model under a name given by the user.
 #[derive(Debug, Clone)]
 pub struct Named {
-    /// The name, as it was given.
+    /// Name as given.
     pub name: String,
-    /// The file to open, the first part of a split one, or the folder.
+    /// File to open, the first part of a split file, or the folder.
     pub path: PathBuf,
-    /// Its files.
+    /// Files of the model.
     pub files: Vec<ModelFile>,
-    /// The model that it was made from: a name, or a path.
+    /// Original model: a name or a path.
     pub from: String,
-    /// When the name was given, in seconds since 1970.
+    /// Time at which the name was given, in seconds since 1970.
     pub created: u64,
-    /// The defaults of requests.
+    /// Default values of requests.
     pub defaults: Defaults,
-    /// Reason why it cannot be used, if so: a file is missing or has the wrong length.
+    /// Reason why it cannot be used, if any: a file is missing or has the wrong length.
     pub damage: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub struct Named {
 struct Record {
     schema: String,
     name: String,
-    /// The file to open; none for a folder.
+    /// File to open; `None` for a folder.
     main: Option<String>,
     files: Vec<ModelFile>,
     from: String,
@@ -100,37 +100,37 @@ struct Record {
 }
 
 impl Named {
-    /// Bytes of all files.
+    /// Returns the size of all files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 
-    /// A text that another model under the same name does not have.
+    /// Returns a text that differs between two models given the same name.
     #[must_use]
     pub fn version(&self) -> String {
         let defaults = serde_json::to_string(&self.defaults).unwrap_or_default();
         format!("{} {} {defaults}", self.created, self.digest())
     }
 
-    /// The SHA-256, as of [`Model::digest`](crate::Model::digest).
+    /// Returns the SHA-256, computed like [`Model::digest`](crate::Model::digest).
     #[must_use]
     pub fn digest(&self) -> String {
         digest::of_files(self.files.iter().map(|file| (file.path.clone(), file.sha256.clone())).collect())
     }
 }
 
-/// Files that get a name: where each is, its path below the folder, and its SHA-256 if that is known.
+/// Files that get a name: path of each, its path below the folder, and its SHA-256 if known.
 struct Source {
     main: Option<String>,
     files: Vec<(PathBuf, String, Option<String>)>,
 }
 
 impl Store {
-    /// The models with names, by name. Folders without a record that can be read are left out.
+    /// Lists the models under names given by the user, sorted by name. Folders without a readable record are left out.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// If the folder cannot be read.
     pub fn named(&self) -> Result<Vec<Named>> {
         let folder = self.root().join("named");
         let entries = match fs::read_dir(&folder) {
@@ -139,7 +139,7 @@ impl Store {
         };
         let mut all: Vec<Named> = entries
             .flatten()
-            // Those with a dot are being made.
+            // Folders being prepared begin with a dot.
             .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
             .filter_map(|entry| read(&entry.path()).ok().flatten())
             .collect();
@@ -147,10 +147,10 @@ impl Store {
         Ok(all)
     }
 
-    /// The model of a name that the user gave, in any case and with or without `:latest`.
+    /// Finds a model by a name given by the user, in any case and with or without `:latest`.
     ///
     /// # Errors
-    /// Its record cannot be read.
+    /// If its record cannot be read.
     pub fn find_named(&self, name: &str) -> Result<Option<Named>> {
         let plain = plain(name);
         if check(plain).is_err() {
@@ -159,12 +159,13 @@ impl Store {
         read(&self.named_folder(plain))
     }
 
-    /// Gives a file, a folder, or a model of the store by its path, a name, under which it stays when another name of it is
-    /// removed. A model that had the name is replaced. A model that has a name keeps its defaults, except those of `defaults`.
-    /// The files are linked where the file system can, else copied: a file that is changed in its place later changes here too.
+    /// Gives a name to a file, to a folder, or to a model of the store by its path. The model stays under this name when
+    /// another name of it is removed. A former model of the name is replaced. A model that already has a name keeps its
+    /// defaults, except those set in `defaults`. Files are hard links where possible, else copies; a linked file that is
+    /// modified in place changes under the name too.
     ///
     /// # Errors
-    /// The name cannot be one, `path` is no model's file or folder, or the system refuses.
+    /// If the name is invalid, `path` is not a model's file or folder, or a file operation fails.
     pub fn give_name(&self, path: &Path, name: &str, defaults: Defaults) -> Result<Named> {
         let plain = plain(name);
         check(plain).map_err(|why| Error::new(name, ErrorKind::Name(why)))?;
@@ -188,11 +189,11 @@ impl Store {
     /// Removes a name and its files.
     ///
     /// # Errors
-    /// The system refuses.
+    /// If a file operation fails.
     pub fn remove_named(&self, named: &Named) -> Result<Removed> {
         let _lock = self.lock_names()?;
         let folder = self.named_folder(&named.name);
-        // Data that has another name stays on the disk.
+        // Data with another hard link stays on the disk.
         let freed = named.files.iter().map(|file| {
             let metadata = fs::metadata(folder.join("files").join(&file.path));
             metadata.map_or(0, |m| if std::os::unix::fs::MetadataExt::nlink(&m) == 1 { m.len() } else { 0 })
@@ -203,7 +204,7 @@ impl Store {
         Ok(Removed { name: named.name.clone(), bytes })
     }
 
-    /// Makes the folder of a name.
+    /// Creates the folder of a name.
     fn make(&self, source: Source, from: String, plain: &str, defaults: Defaults) -> Result<Named> {
         let _lock = self.lock_names()?;
         let parent = self.root().join("named");
@@ -214,7 +215,7 @@ impl Store {
             let place = making.path().join("files").join(&inside);
             let folder = place.parent().unwrap_or(&place);
             fs::create_dir_all(folder).map_err(Error::io("create the folder", folder))?;
-            // Of a symbolic link the file that it means.
+            // Target of a symbolic link.
             let path = fs::canonicalize(&path).map_err(Error::io("find", &path))?;
             if fs::hard_link(&path, &place).is_err() {
                 fs::copy(&path, &place).map_err(Error::io("copy", &path))?;
@@ -235,7 +236,7 @@ impl Store {
         }
         durable::write(&making.path().join(RECORD), &text)?;
         let place = self.named_folder(plain);
-        // The model that had the name goes out of the way as a whole, and is removed when the new one is there.
+        // The former model of the name is moved away first, and removed once the new one is in its place.
         let former = TemporaryFolder::create(&parent).map_err(Error::io("create a folder in", &parent))?;
         if place.exists() {
             fs::rename(&place, former.path().join("former")).map_err(Error::io("rename", &place))?;
@@ -253,7 +254,7 @@ impl Store {
     fn lock_names(&self) -> Result<File> {
         let folder = self.root().join("locks");
         durable::make_folder(self.root(), &folder)?;
-        // Never removed: who waits for a removed file would hold a lock that nobody else sees.
+        // Never removed: a process waiting for a removed file would hold a lock that no other process checks.
         let path = folder.join("named.lock");
         let open = File::options().create(true).truncate(false).write(true).open(&path);
         let file = open.map_err(Error::io("open the lock", &path))?;
@@ -262,7 +263,7 @@ impl Store {
     }
 }
 
-/// The name without Ollama's usual tag, which says nothing.
+/// Returns a name without Ollama's default tag `:latest`.
 fn plain(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((front, tag)) if tag.eq_ignore_ascii_case("latest") => front,
@@ -270,7 +271,7 @@ fn plain(name: &str) -> &str {
     }
 }
 
-/// Checks a name: `NAME`, `NAME:TAG` or `ORG/NAME:TAG` of letters of ASCII, digits and `. _ -`, which is no short name.
+/// Checks a name: `NAME`, `NAME:TAG` or `ORG/NAME:TAG` of ASCII letters, digits and `. _ -`, and not a short name.
 fn check(name: &str) -> std::result::Result<(), &'static str> {
     if Reference::is_one(name) || name.len() > MAX_NAME_CHARS {
         return Err("it has a scheme, or is longer than 128 characters");
@@ -290,7 +291,7 @@ fn check(name: &str) -> std::result::Result<(), &'static str> {
     }
 }
 
-/// What is recorded in a folder of a name; none where there is no record.
+/// Reads the record in the folder of a name; `None` if there is no record.
 fn read(folder: &Path) -> Result<Option<Named>> {
     let path = folder.join(RECORD);
     let damaged = |why: String| Error::new(path.display().to_string(), ErrorKind::Record(why));
@@ -320,7 +321,7 @@ fn read(folder: &Path) -> Result<Option<Named>> {
     Ok(Some(Named { name, path, files, from, created, defaults, damage }))
 }
 
-/// A model whose files are known.
+/// Returns the files of a model with a record.
 fn of_record(folder: &Path, path: &Path, files: &[ModelFile]) -> Source {
     let main = path.strip_prefix(folder).ok().filter(|main| !main.as_os_str().is_empty());
     Source {
@@ -332,7 +333,8 @@ fn of_record(folder: &Path, path: &Path, files: &[ModelFile]) -> Source {
     }
 }
 
-/// A GGUF file, with its other parts if it is one of several, or an ONNX file with the folder that describes it.
+/// Returns the files of a GGUF model, with all parts of a split one, or of an ONNX model with the folder of its
+/// configuration.
 fn of_file(path: &Path) -> Result<Source> {
     let no_model = |why: &str| Error::new(path.display().to_string(), ErrorKind::NoModel(why.to_owned()));
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -359,7 +361,7 @@ fn is_described(folder: &Path) -> bool {
     ["config.json", "gliner_config.json"].iter().any(|name| folder.join(name).is_file())
 }
 
-/// A folder with `config.json`, or another file that describes a model, and all its files but hidden ones.
+/// Returns all files, except hidden ones, of a folder with a file that describes a model.
 fn of_folder(folder: &Path) -> Result<Source> {
     let no_model = |why: String| Error::new(folder.display().to_string(), ErrorKind::NoModel(why));
     if !is_described(folder) {
@@ -381,7 +383,7 @@ fn of_folder(folder: &Path) -> Result<Source> {
                 () if path.is_dir() && depth < MAX_DEPTH => {
                     open.push((path, format!("{inside}/"), depth + 1))
                 }
-                // Devices, and folders below those of any model.
+                // Devices, and folders that are too deep.
                 () => {}
             }
             if files.len() > MAX_FILES || open.len() > MAX_FILES {

@@ -1,4 +1,4 @@
-//! [`pull`]: a model from the hub into the store.
+//! [`pull`]: download of a model from the hub into the store.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -17,24 +17,24 @@ use crate::reference::{Reference, Repo};
 use crate::select::{self, Selection};
 use crate::store::{Lock, Record, Recorded, Store};
 
-/// How often a waiting pull looks whether the other has finished.
+/// Interval at which a waiting pull tries the lock again.
 const LOCK_POLL: Duration = Duration::from_millis(100);
 
-/// A pulled model.
+/// Pulled model.
 #[derive(Debug)]
 pub struct Pulled {
-    /// The model.
+    /// Model in the store.
     pub model: Model,
-    /// Bytes that came over the network in this pull.
+    /// Number of bytes received over the network in this pull.
     pub downloaded: u64,
 }
 
-/// Brings a model into the store, or makes sure that it is there: what the store has is compared with the hub's
-/// checksums, and only what is missing or wrong is downloaded. Without network, what the store has must be complete.
+/// Downloads a model into the store. Files already in the store are compared with the hub's checksums; only missing and
+/// wrong ones are downloaded. Offline, the model must be complete in the store.
 ///
 /// # Errors
-/// Network, hub, disk, or a [`Stopper`](crate::Stopper) ended it. Nothing is then listed that is not whole, and what
-/// arrived is resumed by the next pull.
+/// If the network, the hub or the disk fails, or a [`Stopper`](crate::Stopper) ends the pull. An incomplete model is not
+/// listed, and the next pull resumes the downloaded data.
 pub fn pull(
     client: &Client,
     store: &Store,
@@ -103,7 +103,7 @@ struct Pull<'a> {
 impl Pull<'_> {
     fn run(&mut self, selection: &Selection, on: &mut dyn FnMut(Event<'_>)) -> Result<Model> {
         let repo = self.reference.repo();
-        // A damaged record is no obstacle: what it listed is found again by checksum.
+        // A damaged record is replaced: files that it listed are found again by checksum.
         let mut record = match self.store.record(repo) {
             Err(error) if matches!(error.kind(), ErrorKind::Record(_)) => Record::default(),
             record => record?,
@@ -143,12 +143,12 @@ impl Pull<'_> {
         for old in &replaced {
             self.store.remove_files(repo, old, &record)?;
         }
-        // Empty now, or it holds what another pull will resume.
+        // Fails if the folder has data that another pull can resume.
         let _ = fs::remove_dir(self.store.repo_folder(repo).join("partial"));
         Ok(self.store.model(repo, recorded))
     }
 
-    /// A file that is in its place already, or that another commit has, with the right content.
+    /// Returns a file with the right content that is in its place already, or in the folder of another commit.
     fn present(
         &self,
         listed: &Listed,
@@ -161,14 +161,14 @@ impl Pull<'_> {
         if here.is_some() {
             return Ok(here);
         }
-        // Wrong or incomplete: a process that has it open keeps it.
+        // Wrong or incomplete. Processes that have it open keep its content.
         durable::remove_file(&place)?;
         let others = record.models.iter().filter(|model| model.commit != self.listing.commit);
         for other in others.filter(|model| model.files.iter().any(|file| file.path == listed.path)) {
             let theirs = folder.join(&other.commit).join(&listed.path);
             if let Some(file) = self.checked(listed, &theirs, on)? {
                 self.make_room_for(&place)?;
-                // Some file systems have no second names; then the file is downloaded again.
+                // On file systems without hard links the file is downloaded again.
                 if fs::hard_link(&theirs, &place).is_ok() {
                     durable::flush_folder(place.parent().unwrap_or(&folder))?;
                     return Ok(Some(file));
@@ -178,7 +178,7 @@ impl Pull<'_> {
         Ok(None)
     }
 
-    /// The file at `path`, if it has the length and content that the hub lists.
+    /// Returns the file at `path`, if it has the length and checksum listed by the hub.
     fn checked(
         &self,
         listed: &Listed,
@@ -235,7 +235,7 @@ impl Pull<'_> {
         durable::make_folder(self.store.root(), file.parent().unwrap_or(self.store.root()))
     }
 
-    /// Fails before the first byte if the disk cannot hold what is missing.
+    /// Checks that the disk has space for the missing files.
     fn check_space(&self, missing: &[&Listed]) -> Result<()> {
         let still = |file: &Listed| {
             let partial =

@@ -1,4 +1,4 @@
-//! [`locate`], [`resolve`] and [`resolve_with`]: what a command's MODEL means.
+//! [`locate`], [`resolve`] and [`resolve_with`]: from a command's MODEL argument to a file or a reference.
 
 use std::path::{Path, PathBuf};
 
@@ -7,28 +7,28 @@ use crate::reference::Reference;
 use crate::short_names::ShortName;
 use crate::store::Store;
 
-/// Where the model is that a command names.
+/// Location of the model named by a MODEL argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Located {
-    /// On this machine: a path, or what the store has.
+    /// On this machine: path of a file or folder, in the store or elsewhere.
     Here(PathBuf),
-    /// On the hub, and not in the store: [`pull`](crate::pull) brings it.
+    /// On the hub and not in the store; [`pull`](crate::pull) downloads it.
     Hub(Reference),
 }
 
-/// Where the model is that MODEL means. Opens no connection.
+/// Finds the model of a MODEL argument. Opens no connection.
 ///
-/// * `hf:ORG/REPO[@REVISION][:FILE]` is a model of the hub.
-/// * A path that exists is that file or folder, whatever the store has.
-/// * Anything else is a name that the user gave, see [`Store::find_named`]; or a name in the store, see [`Store::find`]; or a
-///   [`ShortName`]; or `ORG/REPO[:FILE]` on the hub, unless ORG is a folder here or the name ends in `.gguf`, which makes it
-///   a path.
+/// * `hf:ORG/REPO[@REVISION][:FILE]` is a model on the hub.
+/// * An existing path is that file or folder.
+/// * Anything else is, in this order: a name given by the user, see [`Store::find_named`]; a name in the store, see
+///   [`Store::find`]; a [`ShortName`]; `ORG/REPO[:FILE]` on the hub, unless ORG is a folder here or the name ends in
+///   `.gguf` or `.onnx`, which makes it a path.
 ///
-/// `store` is asked for only if MODEL is no path that exists: a file can be used where no store has a place, as in a
-/// container without a home.
+/// `store` is called only if MODEL is no existing path, so that a file can be used without a store, for example in a
+/// container without a home folder.
 ///
 /// # Errors
-/// Nothing fits, several models do, files of the model are missing, or `store` fails.
+/// If nothing fits, several models do, files of the model are missing, or `store` fails.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -67,13 +67,13 @@ pub fn locate(model: &Path, store: impl FnOnce() -> Result<Store>) -> Result<Loc
     }
 }
 
-/// The file or folder that MODEL means, as [`locate`] finds it, if that is here. Opens no connection.
+/// Returns the file or folder of a MODEL argument, as [`locate`] finds it. Opens no connection.
 ///
-/// A model of the store is complete: its files are there with their lengths. The folder of a safetensors checkpoint is
-/// returned as such, and the first part of a split GGUF file.
+/// A model of the store is complete: all its files exist with their lengths. The result is the folder of a safetensors
+/// checkpoint, and the first part of a split GGUF file.
 ///
 /// # Errors
-/// As [`locate`], or the model is on the hub alone.
+/// Those of [`locate`], or if the model is not in the store.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -88,10 +88,10 @@ pub fn resolve(model: &Path, store: &Store) -> Result<PathBuf> {
     resolve_with(model, || Ok(store.clone()))
 }
 
-/// As [`resolve`], with a store that is looked up only if MODEL is no path that exists.
+/// Does the same as [`resolve`] with a store that is looked up only if MODEL is no existing path.
 ///
 /// # Errors
-/// As [`resolve`], or `store` fails.
+/// Those of [`resolve`], or if `store` fails.
 ///
 /// ```
 /// use leyden_hub::{Store, resolve_with};
@@ -120,7 +120,7 @@ fn stored_or_hub(store: &Store, reference: Reference) -> Result<Located> {
     }
 }
 
-/// `ORG/REPO[:FILE]`, unless it looks like a path.
+/// Parses `ORG/REPO[:FILE]`, unless it looks like a path.
 fn repository(text: &str) -> Option<Reference> {
     let reference = Reference::without_scheme(text).ok()?;
     let ends = |ending: &str| text.to_ascii_lowercase().ends_with(ending);

@@ -1,4 +1,4 @@
-//! Which files of a repository make up the model that is meant.
+//! [`select`]: files of the requested model in a repository.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::file_names::{
 use crate::listing::Listed;
 use crate::model::Format;
 
-/// What stands after the colon for the checkpoint of a repository, in safetensors or PyTorch's files.
+/// Names of a repository's checkpoint after the colon of a reference: safetensors or PyTorch's file.
 const CHECKPOINTS: [&str; 2] = ["safetensors", "pytorch"];
 
-/// Files beside the weights of a safetensors checkpoint that a runtime or a lawyer may want, where they exist.
+/// Files downloaded along with the weights of a checkpoint, if they exist: configuration, tokenizer and licences.
 const COMPANIONS: &[&str] = &[
     "config.json",
     "generation_config.json",
@@ -30,7 +30,7 @@ const COMPANIONS: &[&str] = &[
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
-    // The names of older versions of sentence-transformers.
+    // Names of older versions of sentence-transformers.
     "sentence_roberta_config.json",
     "sentence_distilbert_config.json",
     "sentence_camembert_config.json",
@@ -45,48 +45,48 @@ const COMPANIONS: &[&str] = &[
     "NOTICE",
 ];
 
-/// The folder of chat templates beside the main one.
+/// Folder of chat templates beside the main one.
 const TEMPLATES: &str = "additional_chat_templates";
-/// The most of these templates.
+/// Maximum number of these templates.
 const MAX_TEMPLATES: usize = 64;
 
-/// Weights of which a model has one file: the first form that a repository has is taken. They are those of the modules of
-/// sentence-transformers and of the two heads of M3-Embedding.
+/// Names of the weights of a module of sentence-transformers and of the two heads of M3-Embedding: the first name that
+/// the repository has is downloaded.
 const FORMS: [&str; 2] = ["model.safetensors", "pytorch_model.bin"];
 const HEADS: [[&str; 2]; 2] =
     [["sparse_linear.safetensors", "sparse_linear.pt"], ["colbert_linear.safetensors", "colbert_linear.pt"]];
-/// The most folders of modules.
+/// Maximum number of folders of modules.
 const MAX_MODULES: usize = 16;
 
-/// Lists the modules of sentence-transformers.
+/// List of the modules of sentence-transformers.
 const MODULES: &str = "modules.json";
 
-/// Lists the shards of a checkpoint.
+/// List of the shards of a checkpoint.
 const INDEX: &str = "model.safetensors.index.json";
 
-/// What repositories have that are without safetensors.
+/// PyTorch's weights, for repositories without safetensors.
 const TORCH: &str = "pytorch_model.bin";
 
-/// The ONNX models, in the order in which one is chosen where none is named.
+/// ONNX models in order of preference, if none is named.
 const ONNX: [&str; 4] =
     ["onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx"];
 
-/// What the file of an ONNX model's weights has behind the model's name, where these lie beside it.
+/// Endings of the file with an ONNX model's external weights, after the model's name.
 const ONNX_DATA: [&str; 2] = ["_data", ".data"];
 
-/// The files of one model.
+/// Files of one model.
 #[derive(Debug)]
 pub(crate) struct Selection {
     pub(crate) format: Format,
-    /// The file to open, or none if it is the folder.
+    /// File to open; `None` for a folder.
     pub(crate) main: Option<String>,
     pub(crate) files: Vec<Listed>,
-    /// From how many models it was chosen, because none was named.
+    /// Number of models it was chosen from; more than 1 if several fit and none was named.
     pub(crate) chosen_of: usize,
 }
 
-/// The order in which one of several quantisations is chosen where none is named: Q4_K_M, which most people take, then
-/// what is nearest to it in size and quality.
+/// Quantisations in order of preference, if none is named: Q4_K_M, the most common one, then those nearest to it in size
+/// and quality.
 const PREFERRED: &[&str] = &[
     "Q4_K_M",
     "Q4_K_XL",
@@ -114,16 +114,16 @@ const PREFERRED: &[&str] = &[
     "F32",
 ];
 
-/// A model in GGUF: one file, or the parts of one in order.
+/// Model in GGUF: one file, or the parts of a split file in order.
 #[derive(Debug)]
 struct Group<'a> {
     parts: Vec<&'a Listed>,
-    /// How many parts the names promise.
+    /// Number of parts stated in the names.
     promised: usize,
 }
 
-/// Chooses. `wanted` is what follows the colon; without it GGUF goes before safetensors, these before PyTorch's file and
-/// that before ONNX, and of several quantisations the first of [`PREFERRED`] is taken.
+/// Chooses the files of a model. `wanted` is the part of the reference after the colon. Without it the order of preference
+/// is GGUF, safetensors, PyTorch, ONNX, and among quantisations that of [`PREFERRED`].
 pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection, ErrorKind> {
     if let Some(wanted) = wanted.filter(|wanted| has_ending(wanted, ".onnx")) {
         let candidates = || files.iter().filter(|file| has_ending(&file.path, ".onnx"));
@@ -169,7 +169,7 @@ pub(crate) fn select(files: &[Listed], wanted: Option<&str>) -> Result<Selection
     }
 }
 
-/// The model of the most preferred quantisation; none if the names are those of different models.
+/// Returns the name with the most preferred quantisation; `None` if the names belong to different models.
 fn preferred<'a>(names: &[&'a str]) -> Option<&'a str> {
     let model = |name: &'a str| {
         let name = stem(file_name(name));
@@ -191,7 +191,7 @@ fn find<'a>(groups: &BTreeMap<&'a str, Group<'a>>, wanted: &str) -> Vec<&'a str>
     matching(&known, wanted)
 }
 
-/// The GGUF models of a repository by the path of their first part.
+/// Returns the GGUF models of a repository by the path of their first part.
 fn gguf_groups(files: &[Listed]) -> BTreeMap<&str, Group<'_>> {
     let mut split: BTreeMap<(&str, usize), Vec<(usize, &Listed)>> = BTreeMap::new();
     let mut groups = BTreeMap::new();
@@ -218,7 +218,7 @@ impl Group<'_> {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.size))
     }
 
-    /// Whether it can stand alone.
+    /// Returns true for a model, as opposed to an image projector or an importance matrix.
     fn is_model(&self) -> bool {
         self.parts.first().is_some_and(|part| is_model_file(&part.path))
     }
@@ -237,7 +237,7 @@ impl Group<'_> {
     }
 }
 
-/// The safetensors checkpoint at the top of a repository.
+/// Returns the checkpoint at the top of a repository: safetensors, else PyTorch's file, else ONNX.
 fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
     let top = |name: &str| files.iter().find(|file| file.path == name);
     let none = |why: &str| Err(ErrorKind::NoModel(why.to_owned()));
@@ -262,7 +262,7 @@ fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
     let mut chosen: Vec<Listed> = if let (Some(torch), true) = (torch, weights.is_empty()) {
         vec![torch.clone()]
     } else if let Some(index) = top(INDEX) {
-        // The index itself is not read: what it lists is what these names say.
+        // The index is not read: the names of the shards have the same information.
         let mut shards: Vec<(usize, usize, &Listed)> = weights
             .iter()
             .filter_map(|file| match split_name(&file.path, ".safetensors")? {
@@ -287,7 +287,7 @@ fn checkpoint(files: &[Listed]) -> Result<Selection, ErrorKind> {
     Ok(Selection { format, main: None, files: chosen, chosen_of: 1 })
 }
 
-/// The files that are taken along with weights.
+/// Returns the files that are downloaded along with the weights.
 fn companions(files: &[Listed]) -> Vec<Listed> {
     let find = |name: &str| files.iter().find(|file| file.path == name);
     let mut found: Vec<&Listed> = COMPANIONS.iter().filter_map(|name| find(name)).collect();
@@ -302,11 +302,11 @@ fn companions(files: &[Listed]) -> Vec<Listed> {
     found.into_iter().cloned().collect()
 }
 
-/// The folders of sentence-transformers' modules: `1_Pooling`, `2_Dense`. The list of them is not read: folders have the
-/// names that the package gives them.
+/// Returns the folders of sentence-transformers' modules: `1_Pooling`, `2_Dense`. They are found by the names that the
+/// package gives them; `modules.json` is not read.
 fn modules(files: &[Listed]) -> Vec<&str> {
     if !files.iter().any(|file| file.path == MODULES) {
-        // Other programs read this one without a list.
+        // Other programs read this module even without a list.
         return files
             .iter()
             .filter(|file| file.path == "1_Pooling/config.json")
@@ -326,7 +326,7 @@ fn modules(files: &[Listed]) -> Vec<&str> {
     found.into_iter().map(|row| row.1).collect()
 }
 
-/// An ONNX model, with the configuration in its folder or at the top.
+/// Returns an ONNX model, with the configuration in its folder or at the top.
 fn onnx(files: &[Listed], model: &Listed) -> Result<Selection, ErrorKind> {
     let folder = model.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let own = format!("{folder}/config.json");

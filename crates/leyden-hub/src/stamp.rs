@@ -1,4 +1,4 @@
-//! [`Stamp`]: the state of the store's records, by which a change is noticed without reading them.
+//! [`Stamp`]: state of the store's records, which shows changes without reading the records.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,13 +8,13 @@ use std::time::SystemTime;
 use crate::named;
 use crate::store::{self, Store};
 
-/// The state of the store's records at one moment: path, inode, length and time of change of each.
+/// State of the store's records at one moment: path, inode, length and time of change of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp(Vec<(PathBuf, u64, u64, SystemTime)>);
 
 impl Store {
-    /// Returns the state of the records; `None` where it cannot be told. Two equal states mean that no model was pulled, named
-    /// or removed in between.
+    /// Returns the state of the records; `None` if a folder cannot be read. Two equal states mean that no model was pulled,
+    /// named or removed in between.
     #[must_use]
     pub fn stamp(&self) -> Option<Stamp> {
         let mut records = Vec::new();
@@ -33,11 +33,11 @@ impl Store {
     }
 }
 
-/// The entries of a folder; none of one that is not there.
+/// Lists the entries of a folder; none if it does not exist.
 fn folders(path: &Path) -> Option<Vec<PathBuf>> {
     match fs::read_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Vec::new()),
-        // A file in the place of a folder is none of the store's.
+        // A file in the place of a folder does not belong to the store.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Some(Vec::new()),
         entries => Some(entries.ok()?.flatten().map(|entry| entry.path()).collect()),
     }

@@ -1,14 +1,14 @@
 //! [`Store`]: the folder of pulled models.
 //!
 //! ```text
-//! hf/ORG/REPO/models.json            record: a model exists once it stands here, after all of its files
-//! hf/ORG/REPO/COMMIT/PATH            files under the names that they have in the repository
-//! hf/ORG/REPO/partial/CHECKSUM.part  what has arrived of a file
-//! locks/ORG--REPO.lock               held while a repository is changed
+//! hf/ORG/REPO/models.json            record of the models; written after all of their files
+//! hf/ORG/REPO/COMMIT/PATH            files under their names in the repository
+//! hf/ORG/REPO/partial/CHECKSUM.part  downloaded part of a file
+//! locks/ORG--REPO.lock               lock for changes of a repository
 //! ```
 //!
-//! A new commit of a repository gets a folder of its own, so that a model's files always belong together, and a model
-//! that is in use keeps its files. The record is not trusted more than the hub: every name in it is checked again.
+//! Each commit of a repository has its own folder, so that a model's files always belong together and a model in use
+//! keeps its files. The record is trusted no more than the hub: every name in it is checked again.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Read;
@@ -26,21 +26,21 @@ use crate::reference::{MAIN, Repo};
 pub(crate) const RECORD: &str = "models.json";
 const SCHEMA: &str = "leyden.models/1";
 pub(crate) const PARTIAL: &str = "partial";
-/// Longest record that is read.
-const LONGEST_RECORD: u64 = 16 << 20;
+/// Maximum size of a record in bytes.
+const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// The folder of pulled models. Nothing is created before the first pull.
+/// Folder of pulled models. Nothing is created before the first pull.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
 }
 
-/// What was removed.
+/// Removed model and the freed space.
 #[derive(Debug)]
 pub struct Removed {
-    /// The model, or the repository if all of it was removed.
+    /// Name of the model, or of the repository if all of it was removed.
     pub name: String,
-    /// Bytes of files that are gone.
+    /// Number of freed bytes.
     pub bytes: u64,
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct Recorded {
     pub(crate) revision: String,
     pub(crate) commit: String,
     pub(crate) format: Format,
-    /// The file to open; none for a folder.
+    /// File to open; `None` for a folder.
     pub(crate) main: Option<String>,
     pub(crate) pulled: u64,
     pub(crate) files: Vec<ModelFile>,
 }
 
-/// Held while a repository's folder is changed.
+/// Lock of a repository's folder; unlocked when dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -74,7 +74,7 @@ impl Default for Record {
 }
 
 impl Recorded {
-    /// Whether a pull of one replaces the other.
+    /// Returns true if a pull of one replaces the other.
     pub(crate) fn same_model(&self, other: &Self) -> bool {
         (&self.revision, &self.main) == (&other.revision, &other.main)
     }
@@ -100,21 +100,21 @@ impl Recorded {
 }
 
 impl Store {
-    /// The store in a folder.
+    /// Returns the store in a folder.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The store that the environment names, or the user's.
+    /// Returns the store named by the environment, else the one in the user's data folder.
     ///
     /// # Errors
-    /// No variable says where the user's data is.
+    /// If no variable names the user's data folder.
     pub fn from_env() -> Result<Self> {
         Ok(Self::at(knobs::models_folder()?))
     }
 
-    /// Its folder.
+    /// Returns the folder of the store.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -124,7 +124,7 @@ impl Store {
         self.root.join("hf").join(repo.organisation()).join(repo.name())
     }
 
-    /// The folder of a model's files.
+    /// Returns the folder of a model's files.
     pub(crate) fn model_folder(&self, model: &Model) -> PathBuf {
         self.repo_folder(&model.repo).join(&model.commit)
     }
@@ -150,7 +150,7 @@ impl Store {
         Ok((models, problems))
     }
 
-    /// Removes the files of `recorded` that no model in `record` has.
+    /// Removes the files of `recorded`, except those of the models in `record`.
     pub(crate) fn remove_files(&self, repo: &Repo, recorded: &Recorded, record: &Record) -> Result<u64> {
         let folder = self.repo_folder(repo);
         let mut bytes = 0;
@@ -161,7 +161,7 @@ impl Store {
             let file = folder.join(commit).join(path);
             bytes += fs::metadata(&file).map_or(0, |metadata| metadata.len());
             durable::remove_file(&file)?;
-            // The folders that are empty now; removing one that is not fails, which ends it.
+            // Empty folders go too. The removal of the first non-empty one fails.
             for parent in file.ancestors().skip(1).take_while(|parent| *parent != folder) {
                 if fs::remove_dir(parent).is_err() {
                     break;
@@ -171,19 +171,19 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Removes the folders of a repository that has neither models nor unfinished downloads.
+    /// Removes the folders of a repository without models and unfinished downloads.
     pub(crate) fn sweep(&self, repo: &Repo, record: &Record) -> Result<()> {
         let folder = self.repo_folder(repo);
         let _ = fs::remove_dir(folder.join(PARTIAL));
         if record.models.is_empty() && !folder.join(PARTIAL).exists() {
             durable::remove_file(&folder.join(RECORD))?;
-            // Each fails, rightly, where something is left that leyden did not make.
+            // Fails for folders with files of others, which stay.
             let _ = fs::remove_dir(&folder).and_then(|()| fs::remove_dir(folder.parent().unwrap_or(&folder)));
         }
         Ok(())
     }
 
-    /// The record of a repository; empty where there is none.
+    /// Reads the record of a repository; empty if there is none.
     pub(crate) fn record(&self, repo: &Repo) -> Result<Record> {
         let path = self.repo_folder(repo).join(RECORD);
         let damaged = |why: String| Error::new(path.display().to_string(), ErrorKind::Record(why));
@@ -192,7 +192,7 @@ impl Store {
             opened => opened.map_err(Error::io("open", &path))?,
         };
         let mut bytes = Vec::new();
-        file.take(LONGEST_RECORD).read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
+        file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
         let record: Record = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if record.schema != SCHEMA {
             return Err(damaged(format!("schema `{}` instead of `{SCHEMA}`", record.schema)));
@@ -238,11 +238,11 @@ impl Store {
         }
     }
 
-    /// The lock of a repository, or none if another process or thread has it.
+    /// Locks a repository; returns `None` if another process or thread has the lock.
     pub(crate) fn try_lock(&self, repo: &Repo) -> Result<Option<Lock>> {
         let folder = self.root.join("locks");
         durable::make_folder(&self.root, &folder)?;
-        // Never removed: who waits for a removed file would hold a lock that nobody else sees.
+        // Never removed: a process waiting for a removed file would hold a lock that no other process checks.
         let path = folder.join(format!("{}--{}.lock", repo.organisation(), repo.name()));
         let file = File::options()
             .create(true)
@@ -284,7 +284,7 @@ fn folders(path: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Bytes of the files in a folder and below; what cannot be read counts nothing.
+/// Returns the size of all files in a folder and below, in bytes. Unreadable files count 0.
 pub(crate) fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |entry: fs::DirEntry| match entry.metadata() {

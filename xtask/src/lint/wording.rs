@@ -10,11 +10,10 @@ const OPENINGS: [&str; 9] = ["What", "Whether", "Who", "Whose", "Of", "Those", "
 const PREFIXES: [(&str, &str); 2] = [("MOST_", "MAX_"), ("LEAST_", "MIN_")];
 
 /// Crates that are not reworded yet.
-const LEFT: [&str; 6] = [
+const LEFT: [&str; 5] = [
     "crates/leyden/",
     "crates/leyden-cli/",
     "crates/leyden-engine/",
-    "crates/leyden-hub/",
     "crates/leyden-models/",
     "crates/leyden-server/",
 ];
