@@ -1,8 +1,8 @@
-//! The options of commands that compute: which instructions, and how exactly.
+//! Options of commands that compute: instruction set and precision.
 
 use leyden_kernels::Level;
 
-/// How products are computed.
+/// Computation of products.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(super) struct Arithmetic {
     /// Instruction-set tier, such as avx2, not faster than what the machine has; by default its best

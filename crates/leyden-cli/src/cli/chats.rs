@@ -83,11 +83,11 @@ pub(super) struct Chat {
     schema: String,
     /// When it began, which is the file's name.
     pub(super) name: String,
-    /// When something was last said, in seconds since 1970.
+    /// Time of the last message, in seconds since 1970.
     pub(super) time: u64,
     /// The model, if it is not the embedded one.
     pub(super) model: Option<String>,
-    /// What was said, the system's instruction included.
+    /// Messages, the system message included.
     pub(super) messages: Vec<Message>,
 }
 
@@ -100,7 +100,7 @@ impl Chat {
     }
 }
 
-/// Those that are kept.
+/// Saved conversations.
 #[derive(Debug, Clone)]
 pub(super) struct Chats {
     folder: PathBuf,
@@ -108,7 +108,7 @@ pub(super) struct Chats {
 }
 
 impl Chats {
-    /// Those of the user.
+    /// Returns the conversations of the user.
     pub(super) fn open() -> Result<Self, Failure> {
         Self::if_any().ok_or_else(|| {
             let why = format!("conversations are not kept: {} is off, or HOME is not set", knobs::CHATS.name);
@@ -116,7 +116,7 @@ impl Chats {
         })
     }
 
-    /// The same, if there is a place for them.
+    /// Returns the same, or `None` if conversations are not saved.
     pub(super) fn if_any() -> Option<Self> {
         knobs::chats_folder().map(|folder| Self { folder, most: MOST })
     }

@@ -19,7 +19,7 @@ use std::io::Write;
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding,
-    /// How many labels are printed, the best first; in objects those behind the first stand in `labels` with it
+    /// Number of labels to print, the best first; objects with several have all in `labels`
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     #[command(flatten)]

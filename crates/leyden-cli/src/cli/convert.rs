@@ -32,7 +32,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What is told of the way.
+/// Template of the progress bar.
 const BAR: &str = "converting {wide_bar} {percent} % {eta} left";
 
 fn float(name: &str) -> Result<DType, String> {

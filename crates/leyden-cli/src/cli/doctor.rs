@@ -33,7 +33,7 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// Which set of kernels runs here.
+/// Chosen instruction-set tier.
 #[derive(Debug, Serialize)]
 struct TierChoice {
     name: &'static str,
@@ -93,7 +93,7 @@ fn choose_tier() -> Result<TierChoice, Failure> {
     Ok(TierChoice { name: chosen.name(), reason, available })
 }
 
-/// What a person could change to make this machine faster, or should know before blaming it.
+/// Returns advice about settings of the machine that cost speed.
 fn notes(topology: &Topology, tier: &TierChoice) -> Vec<String> {
     let mut notes = Vec::new();
     if tier.name == Level::Scalar.name() {

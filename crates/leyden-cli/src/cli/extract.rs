@@ -19,7 +19,7 @@ use std::io::Write;
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding,
-    /// How labels of tokens become those of parts: none (every token by itself), simple (tokens in a row with one label), or
+    /// Rule by which tokens become parts: none (every token by itself), simple (tokens in a row with one label), or
     /// the same with whole words that have the label of their first token (first), of the best mean (average), of the surest
     /// token (max)
     #[arg(long, value_name = "STRATEGY", default_value_t, conflicts_with_all = ["labels", "labels_file"])]

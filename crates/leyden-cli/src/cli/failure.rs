@@ -1,4 +1,4 @@
-//! How a command fails: a message, a hint, an exit code.
+//! [`Failure`]: message, hint and exit code of a failed command.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -8,16 +8,16 @@ use leyden_engine::ErrorKind as EngineErrorKind;
 use leyden_models::ErrorKind as ModelErrorKind;
 use leyden_tensor::ErrorKind;
 
-/// The exit code after Ctrl-C, by convention 128 and the number of the signal.
+/// Exit code after Ctrl-C, by convention 128 plus the number of the signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What to do about a model file that changed under the program.
+/// Hint for a model file that changed while in use.
 pub(crate) const IN_USE: &str = "do not copy or download over a model in use; run the command again";
 
-/// What to do about a file that is shorter than it says.
+/// Hint for a truncated file.
 const INCOMPLETE: &str = "truncated download? the file seems incomplete; download or copy it again";
 
-/// Why a command did not do what it was asked to.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -27,15 +27,15 @@ pub(crate) struct Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A file, a limit, the machine: code 1.
+    /// Operation failed: code 1.
     Failed,
-    /// The command line asks for something that cannot be meant: code 2.
+    /// Command line is wrong: code 2.
     Usage,
-    /// There is too little evidence for the verdict that was asked for: code 3.
+    /// Evidence is too weak for the requested verdict: code 3.
     Inconclusive,
-    /// The reader of standard output has gone. It got what it wanted, so this is no failure: silent, code 0.
+    /// Reader of standard output closed the pipe, which is no failure: silent, code 0.
     ClosedPipe,
-    /// The user said stop. Silent, code 130.
+    /// User interrupted the command: silent, code 130.
     Interrupted,
 }
 
@@ -46,32 +46,32 @@ impl Display for Failure {
 }
 
 impl Failure {
-    /// Something went wrong while doing what was asked.
+    /// Returns the failure of an operation.
     pub(crate) fn new(message: impl Display) -> Self {
         Self { kind: Kind::Failed, message: message.to_string(), hint: None }
     }
 
-    /// What was asked makes no sense.
+    /// Returns the failure of a wrong command line.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self { kind: Kind::Usage, message: message.to_string(), hint: None }
     }
 
-    /// It was done, and shows too little for a verdict.
+    /// Returns the failure of an inconclusive verdict.
     pub(crate) fn inconclusive(message: impl Display) -> Self {
         Self { kind: Kind::Inconclusive, message: message.to_string(), hint: None }
     }
 
-    /// The user stopped it.
+    /// Returns the failure of an interrupted command.
     pub(crate) fn interrupted() -> Self {
         Self { kind: Kind::Interrupted, message: String::new(), hint: None }
     }
 
-    /// Whether the reader of standard output has gone.
+    /// Returns true if the reader of standard output closed the pipe.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         self.kind == Kind::ClosedPipe
     }
 
-    /// Adds what to do next.
+    /// Adds a hint.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -5,21 +5,21 @@ use std::ffi::{OsStr, OsString};
 
 use super::failure::Failure;
 
-/// What becomes of an option.
+/// Treatment of an option.
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    /// It changes nothing that is asked for.
+    /// Ignored with a note: it changes no result.
     PassOver(&'static str),
-    /// What to type instead.
+    /// Refused with a hint: text to type instead.
     Instead(&'static str),
 }
 
-/// Whether a value follows the option.
+/// Value that follows an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
     None,
     One,
-    /// Only if it is one of these.
+    /// One of these, or none.
     Maybe(&'static [&'static str]),
 }
 

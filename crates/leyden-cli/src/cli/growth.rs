@@ -1,4 +1,4 @@
-//! What weights take in memory, where that is more than in the file.
+//! Size of weights in memory, where it exceeds that in the file.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ const QUANTISED: [&str; 5] = ["I32", "I8", "F8_E4M3", "I64", "F8_E8M0"];
 /// The types of the weights of a quantised graph, whose values are a byte and become F32.
 const INTEGERS: [&str; 2] = ["I8", "U8"];
 
-/// How the matrices of a folder are quantised, if they are, and it is a way that is read.
+/// Returns the quantisation of the matrices of a folder, if they have a supported one.
 fn quantised(file: &ModelFile) -> Option<HfQuantised> {
     match file {
         ModelFile::Hf(folder) => HfQuantised::of(folder.config()).ok().flatten(),

@@ -1,4 +1,4 @@
-//! `leyden hwbench`: what this machine can do at most, and how near every kernel comes to it.
+//! `leyden hwbench`: limits of this machine, and speed of every kernel relative to them.
 
 mod args;
 mod attention;

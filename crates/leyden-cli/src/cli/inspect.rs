@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Whether leyden runs it: architecture, tokenizer and types of the tensors; of a vocabulary alone, nothing.
+    /// True if leyden supports architecture, tokenizer and types of the tensors; `None` for a vocabulary without weights.
     supported: Option<bool>,
     file: String,
     bytes: u64,
@@ -54,7 +54,7 @@ struct Report {
     /// Bits of file per parameter, over all tensors.
     bits_per_parameter: Option<f64>,
     context_length: Option<u32>,
-    /// What labels it gives, if they are not its own.
+    /// Description of the labels, if they come from the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<String>,
     types: Vec<TypeShare>,
@@ -66,11 +66,11 @@ struct Report {
     tensors: Option<Vec<TensorInfo>>,
     /// Keys that describe the model, say something and are ignored, because nothing is known of them.
     unknown_keys: Vec<String>,
-    /// What in the file is wrong or beyond this program.
+    /// Errors in the file, and features that are not supported.
     problems: Vec<String>,
 }
 
-/// What one tensor type contributes.
+/// Tensors of one type.
 #[derive(Debug, Serialize)]
 struct TypeShare {
     #[serde(rename = "type")]

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use leyden_kernels::knobs::Knob;
 
-/// Where the history of conversations is kept.
+/// File of the history of typed lines.
 pub(super) const HISTORY: Knob = Knob {
     name: "LEYDEN_HISTORY",
     help: "file that keeps what was typed to `leyden run`, or `off`; by default leyden/history in the user's state folder",
 };
 
-/// Where conversations are kept.
+/// Folder of conversations.
 pub(super) const CHATS: Knob = Knob {
     name: "LEYDEN_CHATS",
     help: "folder that keeps the conversations of `leyden run`, or `off`; by default leyden/chats in the user's state folder",
 };
 
-/// Where packed weights are kept.
+/// Folder of packed weights.
 pub(super) const PACKS: Knob = Knob {
     name: "LEYDEN_PACKS",
     help: "folder of packed weights; by default leyden/packs in the user's cache folder",
@@ -70,7 +70,7 @@ pub(super) fn chats_folder() -> Option<PathBuf> {
     state(&CHATS, "leyden/chats")
 }
 
-/// What the variable names, unless it says `off`; by default `name` in the user's state folder.
+/// Returns the path in a variable, `None` for `off`; by default `name` in the user's state folder.
 fn state(knob: &Knob, name: &str) -> Option<PathBuf> {
     match knob.get() {
         Some(value) if value == "off" => return None,
@@ -81,7 +81,7 @@ fn state(knob: &Knob, name: &str) -> Option<PathBuf> {
     Some(state.join(name))
 }
 
-/// Whether nothing is to be drawn on the terminal: it cannot (`TERM=dumb`), or the user wants no colours (`NO_COLOR`).
+/// Returns true if answers are not drawn: on a dumb terminal (`TERM=dumb`), or without colours (`NO_COLOR`).
 pub(super) fn is_plain_terminal() -> bool {
     let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     value("NO_COLOR").is_some() || value("TERM").is_none_or(|term| term == "dumb")

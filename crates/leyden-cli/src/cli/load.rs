@@ -62,7 +62,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     verdict(&summary)
 }
 
-/// What the arguments ask for.
+/// Returns the purpose of the load.
 fn goal(args: &Args) -> Result<Goal, Failure> {
     // `requires` does not hold where the required option would conflict with a given one.
     if args.trace.is_none() && (args.scale != 1.0 || args.length_scale != 1.0) {
@@ -80,7 +80,7 @@ fn goal(args: &Args) -> Result<Goal, Failure> {
     }
 }
 
-/// What the figures of a run mean for the exit code.
+/// Returns the failure that the figures of a run call for, if any.
 fn verdict(summary: &Summary) -> Result<(), Failure> {
     if summary.interrupted {
         return Err(Failure::interrupted());

@@ -41,7 +41,7 @@ pub(super) struct ServedLora {
 pub(super) struct Named {
     pub(super) name: Option<String>,
     pub(super) path: PathBuf,
-    /// Where a request names none.
+    /// Default scale of requests.
     pub(super) scale: f32,
 }
 

@@ -154,7 +154,7 @@ impl Command {
     }
 }
 
-/// What other programs call commands.
+/// Names of commands in other programs.
 const OTHER_NAMES: &[(&str, &str)] = &[("ls", "list"), ("show", "inspect"), ("chat", "run")];
 
 /// Options of llama.cpp's programs that have several letters behind one dash, and their long names.

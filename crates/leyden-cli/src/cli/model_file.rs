@@ -21,8 +21,8 @@ pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Whether a MODEL that means nothing else was meant as a path, and fails as one, also where there is no store: it has a
-/// slash, or the ending of a file. `llama3.2` has none.
+/// Returns true if a MODEL that names no model has the form of a path, so that the error is that of a file: it has a
+/// slash or the ending of a file. `llama3.2` has neither.
 pub(super) fn is_path(model: &Path, error: &leyden_hub::Error) -> bool {
     let nothing =
         matches!(error.kind(), ErrorKind::NoSuchModel { .. } | ErrorKind::Setting(_) | ErrorKind::Io { .. });

@@ -30,7 +30,7 @@ pub(super) fn memory_needed(weights: u64) -> u64 {
     weights.saturating_add(weights / 8).saturating_add(256 << 20)
 }
 
-/// Whether there is code for its architecture.
+/// Returns true if leyden supports the architecture.
 pub(super) fn is_supported(short: &ShortName) -> bool {
     ARCHITECTURES.iter().any(|known| known.name == short.architecture)
 }

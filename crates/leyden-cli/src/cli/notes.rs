@@ -1,8 +1,8 @@
-//! What is said to people on standard error beside failures.
+//! [`Notes`]: messages on standard error besides failures.
 
 use std::io::Write;
 
-/// Says things, unless `--quiet` asks for silence.
+/// Messages on standard error, which `--quiet` suppresses.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct Notes {
     /// Say nothing on standard error but errors
@@ -19,12 +19,12 @@ impl Notes {
         }
     }
 
-    /// Notes that nobody sees.
+    /// Returns notes that are not written.
     pub(super) fn silent() -> Notes {
         Notes { quiet: true }
     }
 
-    /// Whether nothing is to be said.
+    /// Returns true if notes are suppressed.
     pub(super) fn is_quiet(self) -> bool {
         self.quiet
     }

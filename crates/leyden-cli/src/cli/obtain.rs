@@ -11,7 +11,7 @@ use super::notes::Notes;
 use super::text::bytes;
 use super::{model_file, pull};
 
-/// Whether models may be pulled.
+/// Permission to pull models.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct Hub {
     /// Pull nothing: a model that is not here is an error

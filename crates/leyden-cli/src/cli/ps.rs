@@ -33,7 +33,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How long the server may take to answer.
+/// Time limit for the server's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Prints the list.

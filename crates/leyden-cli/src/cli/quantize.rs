@@ -85,7 +85,7 @@ fn converted(args: &Args, path: &Path, stop: &Interrupt) -> Result<(TemporaryFol
     Ok((folder, file))
 }
 
-/// What a plan says.
+/// Prints a plan.
 fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
     if args.json {
         let tensors: Vec<_> = plan
@@ -108,7 +108,7 @@ fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What came of it.
+/// Prints the report.
 fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Write) -> Result<(), Failure> {
     // Floats have no grid.
     let on_grid = |t: &&TensorReport| t.exact > 0.5 && t.choice.to.block_len() > 1;

@@ -30,7 +30,7 @@ pub(crate) struct Documents {
     document: Vec<String>,
     #[command(flatten)]
     rows: RowOptions,
-    /// How many documents are printed, the best; by default all
+    /// Number of documents to print, the best ones; by default all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     top: Option<u32>,
 }

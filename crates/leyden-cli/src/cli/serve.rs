@@ -245,7 +245,7 @@ fn aliases(args: &Args, models: usize) -> Result<HashMap<String, Vec<String>>, F
     Ok(aliases)
 }
 
-/// What a model is called: the name it was pulled under, or that of its file or folder.
+/// Returns the name of a model: the one it was pulled under, or that of its file or folder.
 fn name(named: &Path, path: &Path) -> String {
     let stem = |p: &Path| {
         let gguf = p.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));

@@ -1,4 +1,4 @@
-//! How a model of the store looks in `--json`.
+//! Models of the store in `--json`.
 
 use leyden_hub::{Contents, Model, Named};
 use serde_json::{Value, json};

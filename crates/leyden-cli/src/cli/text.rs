@@ -1,4 +1,4 @@
-//! How numbers, texts from outside and tables look on a terminal.
+//! Numbers, untrusted texts and tables on a terminal.
 
 use std::io::{self, Write};
 

@@ -45,7 +45,7 @@ const ENTER: &str = "\r";
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 const UP: &str = "\u{1b}[A";
-/// What the editor says to the terminal when it begins to read a line: bracketed paste on.
+/// Sequence that the editor writes when it begins to read a line: bracketed paste on.
 const READY: &str = "\u{1b}[?2004h";
 
 #[test]

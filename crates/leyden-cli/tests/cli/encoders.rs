@@ -21,7 +21,7 @@ fn noise(i: u64, seed: u64, base: f32, scale: f64) -> f32 {
     (((x >> 8) as f64 / f64::from(1 << 24) - 0.5) * scale) as f32 + base
 }
 
-/// Whether a tensor is the weights of a norm.
+/// Returns true for the weights of a norm.
 fn is_norm(name: &str) -> bool {
     let ends = ["norm.weight", "norm1.weight", "norm2.weight", "_ln.weight"];
     ends.iter().any(|end| name.to_lowercase().ends_with(end))
@@ -502,7 +502,7 @@ fn requests_without_a_model_find_the_one_that_can() {
     assert_eq!(server.end().0, Some(0));
 }
 
-/// What a model is called.
+/// Returns the name of a model.
 fn name_of(folder: &str) -> String {
     Path::new(folder).file_name().unwrap().to_str().unwrap().to_owned()
 }

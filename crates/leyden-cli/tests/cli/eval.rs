@@ -21,7 +21,7 @@ fn perplexity_is_llama_cpps() {
     assert!(report["standard_error"].as_f64().unwrap() > 1.0);
 }
 
-/// Of the same file `llama-perplexity --kl-divergence` says 0.064761 ± 0.001785, 4.278 % and 82.776 %.
+/// `llama-perplexity --kl-divergence` prints 0.064761 ± 0.001785, 4.278 % and 82.776 % for the same file.
 #[test]
 fn divergence_is_llama_cpps_side_by_side_and_from_a_file() {
     let (Some(model), Some(text)) =

@@ -1,4 +1,4 @@
-//! What stands between two texts: llama-server's `/infill`, the `suffix` of OpenAI and Ollama.
+//! Text between two texts: llama-server's `/infill`, the `suffix` of OpenAI and Ollama.
 
 use leyden_tensor::{Array, Gguf, Value as Entry, WeightSource};
 use serde_json::{Value, json};

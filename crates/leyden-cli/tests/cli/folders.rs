@@ -151,7 +151,7 @@ fn a_folder_is_inspected() {
     assert_eq!(template, "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}\n");
 }
 
-/// What is wrong with a folder is said in the words of its files, and each way of using it says so.
+/// Errors in a folder name its files and keys, in every command.
 #[test]
 fn broken_folders_are_refused_by_file_and_key() {
     let config: Value =

@@ -27,7 +27,7 @@ fn labels(case: &Value) -> String {
     labels.join(",")
 }
 
-/// Whether entities are those that are wanted, with their scores.
+/// Checks the entities and their scores.
 fn check(found: &Value, wanted: &Value, text: &str) {
     let (found, wanted) = (found.as_array().unwrap(), wanted.as_array().unwrap());
     assert_eq!(found.len(), wanted.len(), "{found:?}, not {wanted:?}");

@@ -123,7 +123,7 @@ fn outputs_replace_files_alone() {
     }
 }
 
-/// What a command tells of its output does not get into it.
+/// Messages about an output are not written into it.
 #[test]
 fn standard_output_gets_the_output_alone() {
     let files = Files::new();

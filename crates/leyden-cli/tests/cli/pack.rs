@@ -36,7 +36,7 @@ impl Scene {
         Scene { files, model, packs, tokens: answer["tokens"].clone() }
     }
 
-    /// What became of the pack, and the notes; the answer is always the same.
+    /// Runs the model and returns the state of the pack and the notes; checks that the answer is always the same.
     #[track_caller]
     fn run(&self, more: &[&str]) -> (Json, String) {
         let mut args = vec![

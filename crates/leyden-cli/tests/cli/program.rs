@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use leyden_tensor::{Array, DType, Gguf, GgufWriter, Value, WeightSource};
 use tempfile::TempDir;
 
-/// What a run left behind.
+/// Exit code and outputs of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,

@@ -82,7 +82,7 @@ fn importances_are_llama_imatrixs_and_make_a_better_file() {
     assert!(with < 0.98 * without, "{with} {without}");
 }
 
-/// What is under the final name after a kill at any moment is whole, or nothing.
+/// After a kill at any moment the final name has the whole file or no file.
 #[test]
 fn faults_leave_nothing_under_the_final_name() {
     let Some(model) = shared("demo-model/storyteller-f16.gguf") else { return };

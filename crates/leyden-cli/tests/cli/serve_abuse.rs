@@ -1,5 +1,5 @@
-//! What clients do to a server, by accident or not, while others ask: a client of another address does not notice, one of the
-//! same address may be told to ask again, and afterwards all is as it was, memory too.
+//! Abusive clients, by accident or intent, beside regular ones: a client of another address is not affected, one of the same
+//! address may be told to retry, and afterwards the server is unchanged, memory included.
 
 use leyden_testkit::emulated;
 use std::io::{Read, Write};

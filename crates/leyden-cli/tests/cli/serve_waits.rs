@@ -1,4 +1,4 @@
-//! Who waits for whom: one client's long work, wanted or not, is not another client's wait.
+//! Waiting times: the long request of one client does not delay another client.
 //!
 //! Bounds are multiples of what an undisturbed request of the same run takes, and generous: a machine that does other
 //! things besides must not fail them, only waiting for the whole of somebody else's work.
@@ -46,7 +46,7 @@ fn exchange(address: &str, request: &[u8]) -> String {
     answer
 }
 
-/// How long a small request of key `b` takes.
+/// Measures the time of a small request with key `b`.
 fn hello(address: &str) -> Duration {
     let begun = Instant::now();
     let answer = exchange(address, &of("b", COMPLETIONS, &json!({ "prompt": "Hello", "max_tokens": 1 })));
@@ -119,7 +119,7 @@ fn prompts_that_cannot_fit_keep_nobody_waiting() {
     server.end();
 }
 
-/// What is long but wanted takes turns: texts to be counted (text-embeddings-inference's issue 235).
+/// Long texts are tokenized in turns with other requests (text-embeddings-inference's issue 235).
 #[test]
 fn counting_the_tokens_of_long_texts_keeps_nobody_waiting() {
     let files = Files::new();
@@ -175,7 +175,7 @@ fn work_ends_with_its_client() {
     server.end();
 }
 
-/// Of one key's prompts a short one passes long ones (vLLM's issue 10774).
+/// A short prompt overtakes long prompts of the same key (vLLM's issue 10774).
 #[test]
 fn a_short_prompt_passes_long_ones() {
     let server = Server::start(&["--parallel", "4"]);

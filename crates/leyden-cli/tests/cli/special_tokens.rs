@@ -1,4 +1,4 @@
-//! What begins and ends a text: the same to `tokenize`, to the server's `/tokenize`, and to the vectors of texts.
+//! Special tokens at the beginning and end of a text: the same in `tokenize`, the server's `/tokenize`, and vectors of texts.
 
 use std::fs;
 

@@ -53,14 +53,14 @@ pub(crate) struct Args {
     /// node; the rate is that of all of them
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [Replicas::default()])]
     pub(super) replicas: Vec<Replicas>,
-    /// How keys and values are stored: f32, f16 or q8_0
+    /// Storage of keys and values: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
     pub(super) kv_type: KvType,
     #[command(flatten)]
     pub(super) arithmetic: Arithmetic,
     #[command(flatten)]
     pub(super) packs: Packs,
-    /// How often each test is repeated
+    /// Number of repetitions of each test
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     pub(super) repetitions: usize,
     /// Format of the results

@@ -23,7 +23,7 @@ pub(super) struct Measured {
     pub(super) joules: Vec<f64>,
     /// Tokens per second of the other program, in the same order.
     pub(super) versus: Vec<f64>,
-    /// What the machine could do at most, before each repetition; empty where nobody asked.
+    /// Limits of the machine before each repetition; empty if not requested.
     pub(super) ceilings: Vec<Ceilings>,
 }
 
@@ -184,7 +184,7 @@ impl Team {
         Ok(())
     }
 
-    /// What is timed.
+    /// Runs the timed part of a test.
     fn run(&mut self) -> Result<(), Failure> {
         let sequences = std::mem::take(&mut self.sequences);
         for &sequence in &sequences {

@@ -78,7 +78,7 @@ pub(super) struct Loaded {
     pub(super) bytes: u64,
     /// Numbers in them.
     pub(super) parameters: u64,
-    /// What activations become for most weights.
+    /// Activation format of most weights.
     pub(super) grid: ActFormat,
     pub(super) tier: Tier,
     topology: Topology,
@@ -86,7 +86,7 @@ pub(super) struct Loaded {
     placed: RefCell<Option<Placed>>,
 }
 
-/// How to open the model.
+/// Arguments to open the model.
 struct Origin {
     path: Option<PathBuf>,
     arithmetic: Arithmetic,
@@ -179,13 +179,13 @@ impl Loaded {
         Some(placed.as_ref()?.network.step_macs(tokens, outputs))
     }
 
-    /// What a cache for this model holds.
+    /// Returns the bytes of keys and values of one token.
     pub(super) fn kv_token_bytes(&self, kv_type: KvType) -> Option<usize> {
         let placed = self.placed.borrow();
         Some(placed.as_ref()?.network.kv_shape(kv_type).ok()?.token_bytes())
     }
 
-    /// What the operating system refused when the weights were placed.
+    /// Returns the note about weights that the operating system did not place, if any.
     pub(super) fn unplaced(&self) -> Option<String> {
         self.placed.borrow().as_ref()?.unplaced.clone()
     }
@@ -200,7 +200,7 @@ impl Loaded {
         })
     }
 
-    /// What measures what the machine could do at most, with as many threads as the tests use at most.
+    /// Returns a meter of the machine's limits, with the largest number of threads of the tests.
     pub(super) fn meter(&self, tests: &[Test]) -> Result<Meter, Failure> {
         let all = |test: &Test| {
             let threads = self.threads(test);

@@ -97,7 +97,7 @@ impl Report<'_> {
         if test.generate == 0 { threads.prompt } else { threads.generate }
     }
 
-    /// What comes before the first result.
+    /// Writes the text before the first result.
     pub(super) fn begin(&self, out: &mut dyn Write) -> Result<(), Failure> {
         if self.format() == Some(Format::Json) {
             write!(out, "[")?;
@@ -105,7 +105,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// The `i`-th result, for the formats that are written as results come.
+    /// Writes the `i`-th result, for the formats that list results one by one.
     pub(super) fn add(&self, out: &mut dyn Write, m: &Measured, i: usize) -> Result<(), Failure> {
         match self.format() {
             Some(Format::Json) => {
@@ -123,7 +123,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// What comes after the last result.
+    /// Writes the text after the last result.
     pub(super) fn end(&self, out: &mut dyn Write, results: &[Measured]) -> Result<(), Failure> {
         match self.format() {
             Some(Format::Json) => writeln!(out, "\n]")?,
@@ -317,7 +317,7 @@ fn medians<'c>(all: impl IntoIterator<Item = &'c Ceilings>) -> Option<Ceilings> 
 /// A column of the table.
 struct Column<'s> {
     name: &'static str,
-    /// Whether numbers stand in it.
+    /// True for a column of numbers, aligned to the right.
     right: bool,
     cell: Box<dyn Fn(&Measured) -> String + 's>,
 }

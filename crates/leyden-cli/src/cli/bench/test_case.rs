@@ -2,7 +2,7 @@
 
 use leyden_kernels::placement::{PlacementRequest, Replicas};
 
-/// What is timed.
+/// Test of llama-bench: sizes of the prompt and the answer, and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Test {
     /// Tokens read at once.
@@ -50,7 +50,7 @@ impl Test {
         (self.prompt + self.generate) * self.users()
     }
 
-    /// What to ask of the machine.
+    /// Returns the request for threads.
     pub(super) fn request(&self) -> PlacementRequest {
         let replicas = Replicas::Count(self.replicas);
         PlacementRequest { replicas, threads: self.threads, threads_batch: self.threads_batch }

@@ -12,7 +12,7 @@ use crate::cli::rows::OutputOption;
 use crate::cli::{model_file, run};
 
 /// Measures how good a model is: how well it predicts a text, how far it is from a reference, and how it answers questions.
-/// What is measured is also what llama-perplexity and lm-evaluation-harness measure, with their formulas.
+/// The figures are those of llama-perplexity and lm-evaluation-harness, by the same formulas.
 #[derive(Debug, clap::Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true),
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// KL divergence from --reference: on the text of --perplexity, or on the one that a file of log probabilities is of
     #[arg(long, group = "what", requires = "reference")]
     pub(super) kld: bool,
-    /// What to compare with: a model, or a file of --save-logits or llama-perplexity --kl-divergence-base
+    /// Reference to compare with: a model, or a file of --save-logits or llama-perplexity --kl-divergence-base
     #[arg(long, value_name = "MODEL")]
     pub(super) reference: Option<PathBuf>,
     /// Write the log probabilities on the text of --perplexity, for --reference and llama-perplexity
@@ -93,13 +93,13 @@ pub(crate) struct Args {
     /// Stop after so many windows; by default the whole text
     #[arg(long, value_name = "N")]
     pub(super) chunks: Option<usize>,
-    /// What intervals are drawn from
+    /// Seed of the resampling of intervals
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
     /// Threads; by default one per physical core that may be used
     #[arg(short = 't', long, value_name = "N")]
     pub(super) threads: Option<usize>,
-    /// How keys and values are stored: f32, f16 or q8_0
+    /// Storage of keys and values: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = run::kv_type)]
     pub(super) kv_type: KvType,
     /// Print one JSON object

@@ -1,4 +1,4 @@
-//! How well a text is predicted: perplexity and KL divergence.
+//! Prediction of a text: perplexity and KL divergence.
 
 use std::io::Write;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn cut(args: &Args, model: &Model, text: &str) -> Result<Windows, Failure> {
 /// A figure's key, label, value, digits and unit.
 type Row = (&'static str, &'static str, Estimate, usize, f64);
 
-/// What is said of what was found.
+/// Report of the figures.
 struct Report<'a> {
     args: &'a Args,
     windows: &'a Windows,
@@ -113,7 +113,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// What every document has.
+    /// Returns the fields of every JSON report.
     fn document(&self) -> Value {
         let path = model_file::locate(&self.args.model).unwrap_or_else(|_| self.args.model.clone());
         json!({

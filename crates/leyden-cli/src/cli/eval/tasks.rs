@@ -1,4 +1,4 @@
-//! How questions are answered: tasks that are known by name, and the user's own.
+//! Answers to questions: of known tasks, and of the user's files.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -163,7 +163,7 @@ fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
     Ok(rows)
 }
 
-/// What is asked, and what that is of.
+/// Returns the questions, and a description of the files that they come from.
 fn suites(args: &Args) -> Result<(Vec<Suite>, Vec<String>), Failure> {
     let (mut suites, mut of) = (Vec::new(), Vec::new());
     let source = Source { format: args.format, column: None, limit: args.limit };

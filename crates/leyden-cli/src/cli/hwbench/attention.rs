@@ -29,7 +29,7 @@ pub(super) struct Cached {
 pub(super) struct Attended {
     pub(super) kv_type: &'static str,
     pub(super) tier: &'static str,
-    /// Whether the dispatcher takes this tier.
+    /// True if the dispatcher chooses this tier.
     pub(super) picked: bool,
     pub(super) query_heads: usize,
     pub(super) kv_heads: usize,
@@ -40,7 +40,7 @@ pub(super) struct Attended {
     /// Keys and values of the cached tokens in one copy, and how many copies take turns.
     pub(super) kv_bytes: usize,
     pub(super) copies: usize,
-    /// Whether the copies together exceed what the caches hold.
+    /// True if the copies together exceed the caches.
     pub(super) beyond_caches: bool,
     pub(super) samples: usize,
     pub(super) median_seconds: f64,

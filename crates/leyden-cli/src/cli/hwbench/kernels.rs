@@ -33,17 +33,17 @@ pub(super) struct Timed {
     #[serde(rename = "type")]
     pub(super) dtype: &'static str,
     pub(super) tier: &'static str,
-    /// Whether the dispatcher takes this tier for so many columns.
+    /// True if the dispatcher chooses this tier for so many columns.
     pub(super) picked: bool,
     pub(super) rows: usize,
     pub(super) k: usize,
     pub(super) columns: usize,
-    /// Which kernel the registry has for that, and from how many tiles on panels are unpacked.
+    /// Kernel of the registry, and the number of tiles from which panels are unpacked.
     pub(super) kernel: String,
     /// Packed weights of one copy, and how many copies take turns.
     pub(super) weight_bytes: usize,
     pub(super) copies: usize,
-    /// Whether the copies together exceed what the caches hold.
+    /// True if the copies together exceed the caches.
     pub(super) beyond_caches: bool,
     pub(super) samples: usize,
     pub(super) median_seconds: f64,

@@ -1,4 +1,4 @@
-//! What the machine could do at most, and what it costs to set all threads to work.
+//! Limits of the machine, and cost of a parallel job.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::cli::failure::Failure;
 
 /// Empty jobs that are timed together: a single one is too short for a clock.
 const JOBS: usize = 2_000;
-/// How often, for a median.
+/// Number of samples of a median.
 const SAMPLES: usize = 9;
 
 /// The limits of the machine.
@@ -46,7 +46,7 @@ pub(super) struct Barrier {
 }
 
 impl Machine {
-    /// How many steps of the bar [`Machine::measure`] takes.
+    /// Returns the number of steps of the bar in [`Machine::measure`].
     pub(super) fn steps(tiers: &[Tier], threads: usize) -> usize {
         1 + usize::from(threads > 1) + tiers.len() + threads
     }

@@ -1,4 +1,4 @@
-//! How something is timed, and of what numbers.
+//! Timing, and random numbers for the data.
 
 use std::time::Instant;
 

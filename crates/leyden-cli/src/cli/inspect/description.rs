@@ -1,4 +1,4 @@
-//! [`Description`]: what a file says of its model, in any format.
+//! [`Description`]: facts about a model that do not come from its tensors, in any format.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,10 +13,10 @@ pub(super) struct Format {
     pub(super) version: Option<u32>,
 }
 
-/// What describes a model beside its tensors.
+/// Description of a model without its tensors.
 #[derive(Debug)]
 pub(super) struct Description {
-    /// Whether leyden runs such a model, as far as it is described here.
+    /// True if leyden supports the model, apart from the types of its tensors.
     pub(super) supported: Option<bool>,
     pub(super) format: Format,
     pub(super) architecture: Option<String>,
@@ -34,11 +34,11 @@ pub(super) struct TokenizerReport {
     pub(super) model: String,
     pub(super) pre_tokenizer: Option<String>,
     pub(super) vocabulary: usize,
-    /// Whether this program can tokenise with it.
+    /// True if leyden supports the tokenizer.
     pub(super) supported: bool,
     pub(super) bos: Option<Token>,
     pub(super) eos: Option<Token>,
-    /// Whether texts get it; where the tokenizer is not supported, what the file says.
+    /// True if the token is added to texts; from the file if the tokenizer is not supported.
     pub(super) add_bos: Option<bool>,
     pub(super) add_eos: Option<bool>,
     pub(super) chat_template_bytes: Option<usize>,

@@ -1,4 +1,4 @@
-//! What a folder from the hub says of a model.
+//! Description of a model in a folder from the hub.
 
 use leyden::ModelFile;
 use leyden_models::{ErrorKind, HfModel};

@@ -1,4 +1,4 @@
-//! What a GGUF file says of itself.
+//! Description of a model in a GGUF file.
 
 use leyden_tensor::{Gguf, Metadata, Value as Entry, WeightSource};
 use leyden_text::Tokenizer;

@@ -48,17 +48,17 @@ pub(crate) struct Args {
     /// Recorded arrivals and lengths: CSV with TIMESTAMP, ContextTokens and GeneratedTokens, also compressed (gzip)
     #[arg(long, value_name = "FILE", group = "arrivals", help_heading = "Arrivals")]
     pub(super) trace: Option<PathBuf>,
-    /// How much faster than recorded the arrivals come: 0.1 is ten times slower
+    /// Factor of the recorded rate of arrivals: 0.1 is ten times slower
     #[arg(long, value_name = "S", default_value_t = 1.0, help_heading = "Arrivals")]
     pub(super) scale: f64,
-    /// What the recorded lengths are multiplied with
+    /// Factor of the recorded lengths
     #[arg(long, value_name = "S", default_value_t = 1.0, help_heading = "Arrivals")]
     pub(super) length_scale: f64,
-    /// How long requests that count are sent; by default 60s, 30s for each step of a search or a comparison, the whole
+    /// Time in which measured requests are sent; by default 60s, 30s for each step of a search or a comparison, the whole
     /// of a trace
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Arrivals")]
     pub(super) duration: Option<Duration>,
-    /// How many requests that count are sent at most
+    /// Maximum number of measured requests
     #[arg(long, value_name = "N", help_heading = "Arrivals")]
     pub(super) requests: Option<u64>,
     /// Requests that are due in this time do not count; by default 0, 5s for each step of a search
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Time over which users begin, or the rate rises; requests count after it
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0", help_heading = "Arrivals")]
     pub(super) ramp: Duration,
-    /// How long answers are awaited after the last request was due
+    /// Time limit for answers after the last request was due
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s", help_heading = "Arrivals")]
     pub(super) drain: Duration,
 
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Send a rejected request (429) again after the time that the server names; otherwise it counts as failed
     #[arg(long, help_heading = "Requests")]
     pub(super) retry: bool,
-    /// What lengths, prompts and arrivals follow from; by default another one in each run, so that no server has seen
+    /// Seed of lengths, prompts and arrivals; by default another one in each run, so that no server has seen
     /// the prompts before
     #[arg(long, value_name = "N", help_heading = "Requests")]
     pub(super) seed: Option<u64>,
@@ -124,7 +124,7 @@ pub(crate) struct Args {
     /// Name of its model; by default the first that it lists
     #[arg(long, value_name = "NAME", requires = "compare", help_heading = "Verdicts")]
     pub(super) compare_model: Option<String>,
-    /// How often each server has its turn
+    /// Number of turns of each server
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), requires = "compare", help_heading = "Verdicts")]
     pub(super) turns: u32,
 

@@ -1,4 +1,4 @@
-//! How many users a server holds under an SLO.
+//! Search of the number of users that a server serves within an SLO.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::report::{self, Report, rate, seconds};
 use crate::cli::failure::Failure;
 use crate::cli::text::{Table, plural};
 
-/// A step: users, figures, and whether it held.
+/// Step of the search: number of users, figures, verdict.
 type Step = (u32, Summary, Verdict);
 
 /// Searches and prints every step and the answer.
@@ -101,7 +101,7 @@ fn with_users(workload: &Workload, users: u32, step: u64) -> Workload {
     changed
 }
 
-/// Whether a step held: no failure, and every promise kept.
+/// Returns the verdict of a step: passed without failed requests and within all limits.
 fn held(summary: &Summary) -> Verdict {
     if summary.requests.failed > 0 {
         return Verdict::Fail;

@@ -61,7 +61,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What the generator used of the machine that it may share with the server.
+/// Processor use of the load generator, which may share the machine with the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Generator {
     /// Processor time.

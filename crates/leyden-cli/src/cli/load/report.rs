@@ -1,4 +1,4 @@
-//! What a load has measured, as text and as JSON (`docs/load.md` has the schema).
+//! Report of a load as text and as JSON (`docs/load.md` has the schema).
 
 use std::io::{self, Write};
 
@@ -11,17 +11,17 @@ use super::progress::Generator;
 use crate::cli::failure::Failure;
 use crate::cli::text::{Facts, Table, plural, printable};
 
-/// What was run where.
+/// Workload, server and arguments of a load.
 pub(super) struct Report<'a> {
     pub(super) args: &'a Args,
     pub(super) target: &'a Target,
     pub(super) workload: &'a Workload,
-    /// Whether users are searched for, so that their number is no part of the workload.
+    /// True for a search of the number of users, which is then not part of the workload.
     pub(super) search: bool,
 }
 
 impl Report<'_> {
-    /// Labels and texts that say what was run.
+    /// Returns labels and texts that describe the load.
     pub(super) fn facts(&self) -> Vec<(String, String)> {
         let (w, target) = (self.workload, self.target);
         let mut facts = vec![
@@ -51,7 +51,7 @@ impl Report<'_> {
         facts
     }
 
-    /// What was run, for a person.
+    /// Writes the description of the load as text.
     pub(super) fn head(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut facts = Facts::default();
         for (label, text) in self.facts() {
@@ -61,7 +61,7 @@ impl Report<'_> {
         writeln!(out)
     }
 
-    /// One document: what was run, and `parts`.
+    /// Writes a JSON object: description of the load, and `parts`.
     pub(super) fn json(
         &self,
         out: &mut dyn Write,

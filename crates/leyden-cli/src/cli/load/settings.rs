@@ -17,13 +17,13 @@ use crate::cli::knobs;
 
 /// Maximum size of a key file.
 const MAX_KEY_BYTES: u64 = 8 << 10;
-/// How long a step of a search, or a turn of a comparison, and any other run lasts unless said otherwise.
+/// Default duration of a step of a search or a turn of a comparison, and of any other run.
 const STEP: Duration = Duration::from_secs(30);
 const RUN: Duration = Duration::from_secs(60);
 /// Warm-up of a step of a search.
 const STEP_WARMUP: Duration = Duration::from_secs(5);
 
-/// What is to be sent. A search begins with one user.
+/// Returns the workload of the arguments. A search begins with one user.
 pub(super) fn workload(args: &Args, goal: Goal) -> Result<Workload, Failure> {
     let arrivals = match (args.users, args.rate, &args.trace) {
         (_, Some(rate), _) => Arrivals::Rate(rate),
@@ -59,7 +59,7 @@ pub(super) fn workload(args: &Args, goal: Goal) -> Result<Workload, Failure> {
     })
 }
 
-/// The first server, or the one to compare with.
+/// Connects to the first server, or to the second one of a comparison.
 pub(super) fn target(args: &Args, base: &Base, second: bool, control: &Control) -> Result<Target, Failure> {
     let file = if second { &args.compare_api_key_file } else { &args.api_key_file };
     let key = match file {

@@ -1,4 +1,4 @@
-//! What a person sees of a pull: a bar on a terminal, now and then a line anywhere else.
+//! Progress of a pull: a bar on a terminal, occasional lines elsewhere.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};

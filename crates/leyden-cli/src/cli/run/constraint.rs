@@ -1,4 +1,4 @@
-//! What the answer must follow.
+//! Options that constrain the answer to a schema or a grammar.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,12 +15,12 @@ use crate::cli::failure::Failure;
 /// Tokens at a prompt's end in which it may open the model's reasoning.
 const PROMPT_END: usize = 64;
 
-/// What messages become.
+/// Form of messages in the prompt.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Mode {
     /// Turns in the model's chat template.
     Chat {
-        /// Whether special tokens that messages spell out are such.
+        /// True if the text of a special token in a message becomes that token.
         special_in_content: bool,
     },
     /// Text to continue, each right behind the one before it.
@@ -95,7 +95,7 @@ impl<'a> Conversation<'a> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What stands around the model's reasoning, and whether the prompt opens it, where stop texts must know.
+    /// Returns the marks around the model's reasoning and whether the prompt opens it; `None` without stop strings.
     fn reasoning(&self, end: &str, stop: &[String]) -> Option<(String, String, bool)> {
         let (open, close) = self.format.reasoning().filter(|_| !stop.is_empty())?;
         Some((open.to_owned(), close.to_owned(), self.format.begins_reasoning(end)))

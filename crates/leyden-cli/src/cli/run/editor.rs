@@ -137,7 +137,7 @@ impl Lines for Editor {
     }
 }
 
-/// What stands before the line.
+/// Prompt of the line.
 struct Sign;
 
 impl Prompt for Sign {

@@ -22,7 +22,7 @@ pub(super) struct Interrupt {
     state: Arc<AtomicU8>,
 }
 
-/// What an interrupt does where there is no answer to stop.
+/// Effect of an interrupt while no answer is generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idle {
     /// Ends the program. So who cannot wait for an answer to stop interrupts twice.
@@ -78,12 +78,12 @@ pub(super) struct Answering<'a> {
 }
 
 impl Answering<'_> {
-    /// Whether it should stop.
+    /// Returns true if the answer should stop.
     pub(super) fn stopped(&self) -> bool {
         self.interrupt.state.load(Ordering::SeqCst) == STOPPING
     }
 
-    /// What Ctrl-C does.
+    /// Does the same as Ctrl-C.
     #[cfg(test)]
     pub(super) fn stop(&self) {
         self.interrupt.state.store(STOPPING, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! Markdown drawn on a terminal while it comes: headings, lists, quotes, code, tables, and emphasis within lines.
 //!
-//! What a line is shows in its first characters, so a line is held back until it is clear; tables until they end, because
-//! their columns are as wide as their widest cells. What is not understood is shown as it is.
+//! The first characters of a line show its kind; until then it is held back. Tables are held back until they end, because
+//! their columns are as wide as their widest cells. Other syntax is shown unchanged.
 
 use std::mem;
 
@@ -16,10 +16,10 @@ const ITALIC: &str = "\x1b[3m";
 const UNDERLINE: &str = "\x1b[4m";
 const CYAN: &str = "\x1b[36m";
 
-/// What the line is that is being read.
+/// State of the current line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// Not clear yet: it is in `head`.
+    /// Kind is not known yet; the text is in `head`.
     Unknown,
     /// Text, drawn as it comes.
     Text,
@@ -27,7 +27,7 @@ enum Line {
     Whole,
 }
 
-/// What the first characters of a line say.
+/// Kind of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     More,
@@ -201,7 +201,7 @@ impl Markdown {
     }
 }
 
-/// What a line is, by how it begins.
+/// Returns the kind of a line from its first characters.
 fn kind(head: &str) -> Kind {
     let indent = head.len() - head.trim_start_matches(' ').len();
     let text = &head[indent..];
@@ -247,7 +247,7 @@ fn kind(head: &str) -> Kind {
     }
 }
 
-/// Whether the line is three or more of the same mark.
+/// Returns true for a rule: three or more of the same mark.
 fn is_rule(text: &str) -> bool {
     ['-', '*', '_'].iter().any(|mark| text.len() >= 3 && text.chars().all(|c| c == *mark))
 }

@@ -1,4 +1,4 @@
-//! What the arguments ask for: which model, which prompt.
+//! Model and prompt of the arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,10 +12,10 @@ use super::args::Args;
 use crate::cli::failure::Failure;
 use crate::cli::notes::Notes;
 
-/// How long standard input may be silent before that is worth a word.
+/// Time without standard input after which a note is written.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The model and where the prompt comes from.
+/// Model and source of the prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     /// The model file, or the embedded model.
@@ -23,7 +23,7 @@ pub(super) struct Request {
     pub(super) input: Input,
 }
 
-/// Where the prompt comes from.
+/// Source of the prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
     /// The command line.
@@ -69,7 +69,7 @@ pub(super) fn resolve(args: &Args) -> Result<Request, Failure> {
     Ok(Request { model, input: prompt.map_or(Input::Standard, Input::Prompt) })
 }
 
-/// Whether a lone argument is plainly a prompt.
+/// Returns true if a single argument is a prompt: it has several words and no file has this name.
 fn is_prompt(word: &OsStr) -> bool {
     word.to_string_lossy().contains(char::is_whitespace) && !Path::new(word).exists()
 }

@@ -121,7 +121,7 @@ pub(super) fn check_temperature(temperature: f32) -> Result<(), String> {
 }
 
 impl Sampling {
-    /// What they mean for the library. Other ranges are checked there, where the vocabulary is known.
+    /// Returns the options for the library, which checks the ranges that depend on the vocabulary.
     pub(super) fn options(&self, max_tokens: Option<usize>) -> Result<GenerateOptions, Failure> {
         check_temperature(self.temp).map_err(Failure::usage)?;
         let penalties = Penalties {

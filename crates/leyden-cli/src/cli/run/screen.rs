@@ -1,4 +1,4 @@
-//! How an answer is shown: as it is, or drawn on a terminal.
+//! [`Screen`]: output of an answer, as plain text or drawn on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -17,7 +17,7 @@ const RESET: &str = "\x1b[0m";
 pub(super) enum Screen {
     /// The model's text and nothing else, for files, pipes and plain terminals.
     Plain {
-        /// Whether the last character was a line break, or there was none.
+        /// True after a line break and before the first character.
         at_start: bool,
     },
     /// Markdown drawn, lines broken between words, reasoning dimmed.
@@ -92,7 +92,7 @@ impl Screen {
     }
 }
 
-/// What ends the reasoning, if there was any: its last word, and an empty line before the answer.
+/// Returns the end of the reasoning, if any: its last word, and an empty line before the answer.
 fn end_of(reasoning: &mut Option<Wrap>) -> String {
     let mut shown = String::new();
     if let Some(mut wrap) = reasoning.take() {

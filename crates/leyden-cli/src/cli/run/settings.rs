@@ -1,4 +1,4 @@
-//! What may change during a conversation, and how `/set` changes it.
+//! [`Settings`] of a conversation, and their changes by `/set`.
 
 use super::args::max_tokens as max_tokens_of;
 use super::sampling::check_temperature;
@@ -9,17 +9,17 @@ use leyden::GenerateOptions;
 /// The settings of a conversation.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
-    /// The instruction that precedes it.
+    /// System message.
     pub(super) system: Option<String>,
-    /// How much the model reasons; by default as it does by itself.
+    /// Amount of reasoning; `None` for the model's default.
     pub(super) think: Option<Think>,
-    /// Whether speed is told after each answer.
+    /// True if the speed is shown after each answer.
     pub(super) verbose: bool,
-    /// Whether a full context loses its oldest turns.
+    /// True if the oldest turns are dropped when the context is full.
     pub(super) trim: bool,
-    /// Tokens of the context; by default as many as the model was made for.
+    /// Length of the context in tokens; `None` for that of the model.
     pub(super) context: Option<usize>,
-    /// How tokens are chosen, and how many.
+    /// Sampling and maximum number of tokens.
     pub(super) generate: GenerateOptions,
 }
 

@@ -18,7 +18,7 @@ struct Known {
     name: String,
     /// The file or folder, as the user gave it and as it is from the root.
     paths: Vec<PathBuf>,
-    /// Whether it lies outside the store, so that its file's name is one of its own.
+    /// True if the file lies outside the store, so that its file name also names the model.
     is_outside: bool,
     /// The model of the store, if it is one.
     stored: Option<leyden_hub::Model>,

@@ -23,7 +23,7 @@ use crate::cli::lora::{self, Named};
 use crate::cli::notes::Notes;
 use crate::cli::text;
 
-/// Of every model alike.
+/// Settings common to all models.
 #[derive(Clone)]
 pub(super) struct Common {
     pub(super) options: LoadOptions,
@@ -63,12 +63,12 @@ fn load_options(args: &Args) -> LoadOptions {
         .replicas(args.replicas)
 }
 
-/// How a model is loaded that has these adapters.
+/// Returns the options with which a model with these adapters is loaded.
 pub(super) fn options(common: &Common, lora: &[Named]) -> LoadOptions {
     lora.iter().fold(common.options.clone(), |options, lora| options.lora(&lora.path, lora.scale))
 }
 
-/// What a model needs besides its weights.
+/// Returns the memory that a model needs besides its weights.
 pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Need, Failure> {
     let config = model.config();
     if let Some(ctx) = settings.context
@@ -285,7 +285,7 @@ pub(super) fn on_demand(
     })
 }
 
-/// What the server tells of a model beside its name.
+/// Returns the facts about a model that the server publishes.
 fn info(weights: &dyn WeightSource) -> ModelInfo {
     let (mut parameters, mut types) = (0, HashMap::<&str, usize>::new());
     for tensor in weights.tensor_info() {

@@ -1,4 +1,4 @@
-//! How each model is served: what the options say, and what a file says of single models.
+//! [`Settings`] of each served model, from the options and from the file of `--config`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ pub(super) struct Settings {
     pub(super) bare_calls: bool,
     pub(super) speculate: bool,
     pub(super) sampling: SamplingParams,
-    /// How long it stays in memory after its last request; `None`: until others need the room.
+    /// Time in memory after the last request; `None`: until other models need the memory.
     pub(super) idle: Option<Duration>,
     pub(super) preload: bool,
     pub(super) lora: Vec<Named>,
 }
 
 impl Settings {
-    /// What the options say of every model.
+    /// Returns the settings that the options give to every model.
     pub(super) fn of(args: &Args) -> Settings {
         Settings {
             aliases: Vec::new(),
@@ -122,7 +122,7 @@ fn text(value: &Value) -> Result<&str, String> {
     value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| "a text is wanted".to_owned())
 }
 
-/// What is read of each text of a list.
+/// Parses each text of a list.
 fn texts<T>(value: &Value, read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     let all = value.as_array().ok_or("a list of texts is wanted")?;
     all.iter().map(|value| text(value).and_then(read)).collect()

@@ -9,18 +9,18 @@ use super::talk::{Talk, say, trimmed};
 use crate::cli::failure::Failure;
 use crate::cli::text::{plural, printable};
 
-/// What the conversation does after a command.
+/// Continuation of the conversation after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Go,
     Quit,
-    /// What is said now is a conversation of its own.
+    /// The next message begins a new conversation.
     Begin,
     /// Answer the last message.
     Answer,
 }
 
-/// What commands act on.
+/// Objects that commands change.
 struct Scene<'a> {
     talk: &'a mut Talk,
     answerer: &'a mut dyn Answerer,
@@ -60,7 +60,7 @@ static COMMANDS: &[Command] = &[
     row(&["/bye", "/exit", "/quit"], "", "leave, as Ctrl-D does", quit),
 ];
 
-/// What may follow `line`, which begins with a slash: where it begins, and the texts.
+/// Returns the completions of `line`, which begins with a slash: byte offset of the completed word, and the words.
 pub(crate) fn completions(line: &str) -> (usize, Vec<String>) {
     let Some((command, argument)) = line.split_once(' ') else {
         let all = COMMANDS.iter().flat_map(|command| command.names);

@@ -24,14 +24,14 @@ use crate::cli::text::{plural, printable};
 use commands::Next;
 use talk::{FREE_SHARE, say, trimmed};
 
-/// What a conversation is held with.
+/// Model, keyboard and outputs of a conversation.
 pub(super) struct Stage<'a> {
     pub(super) answerer: &'a mut dyn Answerer,
     pub(super) lines: &'a mut dyn Lines,
     pub(super) interrupt: &'a Interrupt,
     /// Makes the screen for an answer.
     pub(super) screen: &'a dyn Fn() -> Screen,
-    /// Told after every answer, to keep the conversation; whether it is a new one.
+    /// Saves the conversation after every answer; the flag is true for a new one.
     pub(super) keep: &'a mut dyn FnMut(&Talk, bool),
     pub(super) out: &'a mut dyn Write,
     pub(super) err: &'a mut dyn Write,
