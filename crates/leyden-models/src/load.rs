@@ -72,7 +72,7 @@ pub fn load_as(
     let (mut report, pack) = loaded.packs.finish(cpu, source.as_ref(), &parts.matrices());
     report.int8 = loaded.int8;
     report.notes.extend(loaded.rounding);
-    let mut network = Transformer::new(config, Arc::clone(&source), pack, parts, targets);
+    let mut network = Transformer::new(config, source, pack, parts, targets);
     if network.needs_outliers() {
         let sums = sums_of_random_tokens(cpu, &network)?;
         network.set_outliers(&sums);
