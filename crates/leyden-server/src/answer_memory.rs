@@ -5,7 +5,6 @@
 
 use crate::error::ApiError;
 use crate::limits::Limits;
-use crate::worker::{Task, Work};
 use hyper::StatusCode;
 use leyden_engine::schedule::KeyId;
 use std::collections::HashMap;
@@ -20,16 +19,6 @@ const UNIT: usize = 4 << 10;
 const SMALL: usize = 256 << 10;
 /// How long an answer waits for room.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Bytes of a token's text, and of a token with its logarithmic probability and of an alternative, as they are kept. The text of
-/// most tokens is shorter.
-const TEXT: usize = 16;
-const TOKEN: usize = 64;
-const ALTERNATIVE: usize = size_of::<(u32, f32)>();
-/// Bytes of a vector's entry in an answer: its object, with names and numbers of its own.
-const ENTRY: usize = 512;
-/// What is computed is collected, and changed on its way: twice the bytes are there at a time.
-const COPIES: usize = 2;
 
 /// The memory of all answers.
 #[derive(Debug)]
@@ -102,30 +91,9 @@ impl AnswerMemory {
     }
 }
 
-/// Returns the bytes that the answers of `tasks` can take; `width` is the numbers of a token's state.
-pub(crate) fn bytes(tasks: &[Task], width: usize) -> usize {
-    let of = |task: &Task| match &task.work {
-        Work::State(states) => {
-            // A mean needs the states of all tokens, and keeps one vector.
-            let rows = if states.pool.keeps_all() { task.prompt.len() } else { 1 };
-            rows.saturating_mul(width).saturating_mul(size_of::<f32>()).saturating_add(ENTRY)
-        }
-        Work::Text(choice) => {
-            let told = |top: Option<usize>| top.map_or(0, |top| TOKEN + (top + 1) * ALTERNATIVE);
-            let generated = TEXT + told(choice.logprobs.top);
-            let prompt = told(choice.logprobs.of_prompt);
-            let generated = task.max_tokens.saturating_mul(generated);
-            generated.saturating_add(task.prompt.len().saturating_mul(prompt))
-        }
-    };
-    tasks.iter().map(of).fold(0, usize::saturating_add).saturating_mul(COPIES)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::States;
-    use leyden_engine::{Pool, Pooling};
 
     fn limits() -> Limits {
         Limits {
@@ -173,25 +141,6 @@ mod tests {
             assert_eq!(memory.hold(KeyId(0), 1 << 20, later).await.unwrap_err().status.as_u16(), 503);
             drop(held);
         });
-    }
-
-    /// Vectors of as many texts as a request may have, for eight clients at a time.
-    #[test]
-    fn vectors_count_as_vectors_and_states_as_states() {
-        let texts = |pool: &Pool, tokens: usize, count: usize| -> Vec<Task> {
-            let states = || States { pool: pool.clone(), whole: None };
-            let prompt = Arc::new(vec![0; tokens]);
-            let task = || Task { prompt: Arc::clone(&prompt), max_tokens: 0, work: Work::State(states()) };
-            (0..count).map(|_| task()).collect()
-        };
-        let limits = Limits::default();
-        for pooling in [Pooling::Mean, Pooling::Cls, Pooling::Last, Pooling::Max] {
-            let vectors = bytes(&texts(&Pool::new(pooling), 512, limits.embedding_inputs), 1024);
-            assert!(vectors >= limits.embedding_inputs * 1024 * size_of::<f32>(), "{pooling:?}");
-            assert!(8 * vectors <= limits.answers_bytes, "{pooling:?}: {vectors}");
-        }
-        let states = bytes(&texts(&Pool::every(), 512, 2), 1024);
-        assert!(states >= 2 * 512 * 1024 * size_of::<f32>());
     }
 
     #[test]

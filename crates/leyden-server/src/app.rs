@@ -14,7 +14,6 @@ use crate::dialects::openai::OPENAI;
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
 use crate::fields::{self, Fields};
-use crate::generate;
 use crate::generic_tools;
 use crate::grammars::Grammars;
 use crate::ids::{self, Ids};
@@ -25,12 +24,14 @@ use crate::log::{Entry, Log};
 use crate::metrics::HttpMetrics;
 use crate::model::{Model, ModelInfo};
 use crate::models::{Models, without_tag};
+use crate::moment::unix_time;
 use crate::on_demand::{Changer, Puller};
 use crate::openapi;
 use crate::options::ServerOptions;
 use crate::peers::Network;
 use crate::pulls::Pulls;
 use crate::replicas::Replicas;
+use crate::replies::document;
 use crate::residency::Times;
 use crate::routes::{self, Found};
 use crate::schema::{self, BY_MODEL};
@@ -55,7 +56,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::available_parallelism;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A model with its workers.
 pub(crate) struct Served {
@@ -459,7 +460,7 @@ impl App {
                 Err(error)
             }
             Ok(lease) => lease.map(Some),
-            Err(_) => Err(generate::deadline()),
+            Err(_) => Err(ApiError::deadline()),
         }
     }
 
@@ -627,7 +628,7 @@ impl App {
         *caller = self.admit(request.headers(), route.dialect.key, route.access)?;
         let query = request.uri().query().unwrap_or_default().to_owned();
         if self.is_closing() && route.method == Method::POST {
-            return Err(closing());
+            return Err(ApiError::closing());
         }
         if route.generates
             && let Some(keys) = &self.keys
@@ -679,11 +680,6 @@ impl App {
     }
 }
 
-/// The server is about to end.
-pub(crate) fn closing() -> ApiError {
-    ApiError::unavailable("server_closing", "the server is closing", Duration::from_secs(10))
-}
-
 /// Only plain JSON is read: no other type, unless any will do, and no compression.
 fn check_content(headers: &HeaderMap, any: bool) -> Result<(), ApiError> {
     let refuse =
@@ -698,19 +694,6 @@ fn check_content(headers: &HeaderMap, any: bool) -> Result<(), ApiError> {
         Some(value) if value.eq_ignore_ascii_case(b"identity") => Ok(()),
         Some(_) => refuse("a Content-Encoding is not supported"),
     }
-}
-
-/// A response with a JSON document.
-pub(crate) fn document(status: StatusCode, value: &Value) -> Response<Reply> {
-    plain(status, "application/json", value.to_string())
-}
-
-/// A response with a text.
-pub(crate) fn plain(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Reply> {
-    let mut response = Response::new(Reply::whole(text));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }
 
 /// The response to the question what an endpoint takes.
@@ -752,9 +735,4 @@ fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(HeaderName::from_static(name), value);
     }
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

@@ -1,9 +1,9 @@
 //! Bodies, in and out.
 
-use crate::connection::{Busy, Traffic};
 use crate::error::ApiError;
 use crate::limits::Limits;
 use crate::log::Entry;
+use crate::traffic::{Busy, Traffic};
 use crate::wire::Hurry;
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame, SizeHint};

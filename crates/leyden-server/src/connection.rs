@@ -1,77 +1,14 @@
 //! A socket with deadlines: on the head of a request, between requests, and on a client that does not read.
 
+use crate::traffic::Traffic;
 use crate::wire::Framing;
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
-
-/// What happens on a connection.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    /// Requests that are being answered.
-    answering: AtomicUsize,
-    /// All requests so far.
-    requests: AtomicUsize,
-    /// Some request has two readings of where it ends.
-    ambiguous: AtomicBool,
-    /// A body was not read to its end.
-    unread: AtomicBool,
-    /// Requests that are being answered on all connections.
-    all: Arc<AtomicUsize>,
-}
-
-impl Traffic {
-    /// That of a connection whose requests are counted among `all`, too.
-    pub(crate) fn of(all: &Arc<AtomicUsize>) -> Traffic {
-        Traffic { all: Arc::clone(all), ..Traffic::default() }
-    }
-
-    pub(crate) fn is_answering(&self) -> bool {
-        self.answering.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn requests(&self) -> usize {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        self.ambiguous.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_unread(&self) -> bool {
-        self.unread.load(Ordering::Relaxed)
-    }
-
-    /// What a client still sends will not be read.
-    pub(crate) fn leave_unread(&self) {
-        self.unread.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Holds a connection busy.
-#[derive(Debug)]
-pub(crate) struct Busy(Arc<Traffic>);
-
-impl Busy {
-    pub(crate) fn new(traffic: &Arc<Traffic>) -> Busy {
-        traffic.all.fetch_add(1, Ordering::Relaxed);
-        traffic.answering.fetch_add(1, Ordering::Relaxed);
-        traffic.requests.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(traffic))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.answering.fetch_sub(1, Ordering::Relaxed);
-        self.0.all.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 8 << 10;
@@ -207,7 +144,7 @@ impl<S: Read + Unpin> Read for Socket<S> {
         ready!(Pin::new(&mut self.inner).poll_read(cx, read.unfilled()))?;
         self.after_read();
         if self.framing.push(read.filled()) {
-            self.traffic.ambiguous.store(true, Ordering::Relaxed);
+            self.traffic.set_ambiguous();
         }
         buffer.put_slice(read.filled());
         Poll::Ready(Ok(()))
@@ -230,7 +167,7 @@ impl<S: Read + Write + Unpin> Write for Socket<S> {
             let result = Pin::new(&mut self.inner).poll_shutdown(cx);
             ready!(self.written(cx, result))?;
         }
-        if self.traffic.unread.load(Ordering::Relaxed) {
+        if self.traffic.is_unread() {
             ready!(self.poll_linger(cx));
         }
         Poll::Ready(Ok(()))

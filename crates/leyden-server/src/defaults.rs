@@ -5,7 +5,7 @@
 
 use crate::fields::Fields;
 use crate::limits::Limits;
-use crate::sampling;
+use crate::sampling_fields::field_schema;
 use crate::schema;
 use crate::synonyms;
 use leyden_text::Message;
@@ -187,7 +187,7 @@ pub(crate) fn parameters_schema() -> Value {
             "seed" => json!({ "type": "integer", "minimum": i64::MIN, "maximum": i64::MAX }),
             // -2 fills the context.
             "num_predict" => json!({ "type": "integer", "minimum": -2, "maximum": i32::MAX }),
-            name => sampling::field_schema(name),
+            name => field_schema(name),
         };
         properties.insert((*name).to_owned(), schema);
     }

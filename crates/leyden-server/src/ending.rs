@@ -4,25 +4,11 @@ use crate::app::{App, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::schema::BY_MODEL;
+use crate::worker::Ending;
 use serde_json::{Value, json};
 
 /// The most ids of tokens that end an answer.
 const STOP_TOKENS: usize = 128;
-
-/// When an answer ends.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ending {
-    /// Texts of which any ends it.
-    pub(crate) stop: Vec<String>,
-    /// Tokens of which any ends it, ascending.
-    pub(crate) stop_tokens: Vec<u32>,
-    /// Whether what ended it is part of it.
-    pub(crate) includes_stop: bool,
-    /// Whether the model's end does not end it.
-    pub(crate) ignore_end: bool,
-    /// Before so many tokens nothing does.
-    pub(crate) min_tokens: usize,
-}
 
 /// Takes the fields.
 pub(crate) fn read(body: &mut Fields, model: &Served) -> Result<Ending, ApiError> {

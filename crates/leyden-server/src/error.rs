@@ -83,6 +83,16 @@ impl ApiError {
         ApiError { retry_after: Some(retry), ..error }
     }
 
+    /// The time of the request is over.
+    pub(crate) fn deadline() -> ApiError {
+        ApiError::unavailable("deadline_exceeded", "the request took too long", Duration::from_secs(1))
+    }
+
+    /// The server is about to end.
+    pub(crate) fn closing() -> ApiError {
+        ApiError::unavailable("server_closing", "the server is closing", Duration::from_secs(10))
+    }
+
     /// The caller's own limit is reached.
     pub(crate) fn too_many(code: &'static str, message: impl Into<String>, retry: Duration) -> ApiError {
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, code, message);

@@ -1,7 +1,7 @@
 //! From a checked request to an answer, whole or in pieces.
 
-use crate::answer_memory;
-use crate::app::{App, Call, Served, closing};
+use crate::answer_bytes;
+use crate::app::{App, Call, Served};
 use crate::auth::Caller;
 use crate::body::Reply;
 use crate::error::ApiError;
@@ -78,7 +78,7 @@ pub(crate) async fn submit(
     let labels = config.classifier().map_or(0, |classifier| classifier.labels.len());
     let width = model.width.max(model.vector_width).max(config.token_width()).max(labels);
     let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
-    let bytes = answer_memory::bytes(&tasks, width).saturating_add(call.shown_bytes());
+    let bytes = answer_bytes::bytes(&tasks, width).saturating_add(call.shown_bytes());
     call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
     let choices = tasks.len();
     // A prompt counts once, however many choices there are of it.
@@ -144,23 +144,18 @@ fn refused(refusal: &Refusal) -> ApiError {
         Refusal::KeyQueueFull { retry_after } => {
             ApiError::too_many("queue_full", "too many requests of this key are waiting", *retry_after)
         }
-        Refusal::Late => deadline(),
+        Refusal::Late => ApiError::deadline(),
         // The request was checked before; that these differ is a fault of the server.
         _ => ApiError::internal("the request was not taken"),
     }
-}
-
-/// The request took too long.
-pub(crate) fn deadline() -> ApiError {
-    ApiError::unavailable("deadline_exceeded", "the request took too long", Duration::from_secs(1))
 }
 
 /// The failure that an end stands for, if it is one.
 fn failure(end: End) -> Option<ApiError> {
     match end {
         End::Stop | End::Length => None,
-        End::Deadline => Some(deadline()),
-        End::Closing => Some(closing()),
+        End::Deadline => Some(ApiError::deadline()),
+        End::Closing => Some(ApiError::closing()),
         End::Failed => Some(ApiError::internal("the step that computed this request failed")),
         End::Stuck => {
             let message = "no token of the model continues the grammar, or finding one takes too long";

@@ -11,6 +11,7 @@
 mod abilities;
 mod about;
 mod adapters;
+mod answer_bytes;
 mod answer_memory;
 mod app;
 mod auth;
@@ -62,10 +63,12 @@ mod published;
 mod pulls;
 mod rendering;
 mod replicas;
+mod replies;
 mod request;
 mod residency;
 mod routes;
 mod sampling;
+mod sampling_fields;
 mod schema;
 mod seats;
 mod signals;
@@ -75,10 +78,12 @@ mod timings;
 mod token_name;
 mod tool_kinds;
 mod tools;
+mod traffic;
 mod turns;
 mod usage;
 mod wire;
 mod worker;
+mod worker_options;
 
 pub use abilities::Abilities;
 pub use about::About;
@@ -94,10 +99,11 @@ pub use model::{Model, ModelInfo};
 pub use on_demand::{
     Change, ChangeError, Changed, Changer, Describer, Lister, Loader, NameFinder, OnDemand, Puller, Pulling,
 };
-pub use options::{ServerOptions, TellEnd, Waits, WorkerOptions};
+pub use options::{ServerOptions, TellEnd, Waits};
 pub use peers::Network;
 pub use preflight::{MemoryPlan, Need, plan_memories, plan_memory};
 pub use pulls::Abandoned;
+pub use worker_options::WorkerOptions;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::body::{Reply, Watched};
-use crate::connection::{Busy, Deadlines, Socket, Traffic};
+use crate::connection::{Deadlines, Socket};
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
 use crate::model::Model;
@@ -10,6 +10,7 @@ use crate::options::{ServerOptions, TellEnd, Waits};
 use crate::routes;
 use crate::seats::{Room, Seat, Seats, Standing};
 use crate::signals::{self, Signal, Signals};
+use crate::traffic::{Busy, Traffic};
 use crate::turns;
 use crate::wire::{Hurry, Wire};
 use hyper::body::Incoming;

@@ -3,7 +3,7 @@
 use crate::adapters::ServedAdapter;
 use crate::defaults::Defaults;
 use crate::fingerprint::Fingerprint;
-use crate::options::WorkerOptions;
+use crate::worker_options::WorkerOptions;
 use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
 use leyden_kernels::Cpu;

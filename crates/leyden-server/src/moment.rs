@@ -1,4 +1,4 @@
-//! Moments as texts.
+//! Moments as texts and as numbers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,6 +24,11 @@ fn date(days: u64) -> (u64, u64, u64) {
     let of_month = day - (153 * month + 2) / 5 + 1;
     let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (400 * era + year + later, month, of_month)
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 #[cfg(test)]

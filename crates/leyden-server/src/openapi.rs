@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::auth::Access;
 use crate::dialect::Dialect;
 use crate::dialects::openai::OPENAI;
-use crate::published;
+use crate::published::{self, or_null};
 use crate::routes::Route;
 use crate::schema::BY_MODEL;
 use serde_json::{Map, Value, json};
@@ -49,20 +49,6 @@ fn allow_null(schema: &mut Value) {
     if schema.get("additionalProperties") == Some(&json!(false)) {
         schema.insert("additionalProperties".to_owned(), json!({ "type": "null" }));
     }
-}
-
-/// The schema of a value, or of none.
-pub(crate) fn or_null(mut schema: Value) -> Value {
-    let limited = schema.get("enum").is_some() || schema.get("const").is_some();
-    if let Some(Value::String(kind)) = schema.get("type").filter(|_| !limited) {
-        schema["type"] = json!([kind, "null"]);
-        return schema;
-    }
-    if let Some(Value::Array(schemas)) = schema.get_mut("anyOf") {
-        schemas.push(json!({ "type": "null" }));
-        return schema;
-    }
-    json!({ "anyOf": [schema, { "type": "null" }] })
 }
 
 /// The ways in which requests to a route fail: status, and what it means.

@@ -4,8 +4,8 @@
 //! twenty kilobytes in a tree. So a document is a small tree with marks in it, and a part for each mark, which writes itself
 //! from the values as they were computed.
 
-use crate::app::plain;
 use crate::body::Reply;
+use crate::replies::plain;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};

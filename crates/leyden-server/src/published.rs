@@ -10,7 +10,6 @@
 //!
 //! Values without a row are treated as the ignored or refused value of the same field, unless the field is `honoured`.
 
-use crate::openapi::or_null;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
@@ -216,4 +215,18 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
         }
         _ => a == b,
     }
+}
+
+/// The schema of a value, or of none.
+pub(crate) fn or_null(mut schema: Value) -> Value {
+    let limited = schema.get("enum").is_some() || schema.get("const").is_some();
+    if let Some(Value::String(kind)) = schema.get("type").filter(|_| !limited) {
+        schema["type"] = json!([kind, "null"]);
+        return schema;
+    }
+    if let Some(Value::Array(schemas)) = schema.get_mut("anyOf") {
+        schemas.push(json!({ "type": "null" }));
+        return schema;
+    }
+    json!({ "anyOf": [schema, { "type": "null" }] })
 }

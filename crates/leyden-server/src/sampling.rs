@@ -7,7 +7,7 @@ use crate::app::{App, Served};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::openapi::token_schema;
-use crate::schema;
+use crate::sampling_fields::{NUMBERS, SIZES, field_schema};
 use leyden_engine::sample::{
     Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
 };
@@ -24,57 +24,10 @@ pub(crate) struct Sampling {
     breakers: Vec<String>,
 }
 
-/// A field that is a number: where it goes.
-struct NumberField {
-    name: &'static str,
-    range: RangeInclusive<f64>,
-    set: fn(&mut SamplingParams, f32),
-}
-
-const TINY: f64 = f32::MIN_POSITIVE as f64;
-
-static NUMBERS: &[NumberField] = &[
-    NumberField { name: "temperature", range: 0.0..=2.0, set: |p, x| p.temperature = x },
-    // 0 keeps the best token alone, as everything below its probability does.
-    NumberField { name: "top_p", range: 0.0..=1.0, set: |p, x| p.top_p = x.max(f32::MIN_POSITIVE) },
-    NumberField { name: "frequency_penalty", range: -2.0..=2.0, set: |p, x| p.penalties.frequency = x },
-    NumberField { name: "presence_penalty", range: -2.0..=2.0, set: |p, x| p.penalties.presence = x },
-    NumberField { name: "min_p", range: 0.0..=1.0, set: |p, x| p.min_p = x },
-    NumberField { name: "typical_p", range: TINY..=1.0, set: |p, x| p.typical = x },
-    NumberField { name: "top_n_sigma", range: -1.0..=1000.0, set: |p, x| p.top_n_sigma = x },
-    NumberField { name: "repeat_penalty", range: 0.01..=100.0, set: |p, x| p.penalties.repeat = x },
-    NumberField { name: "xtc_probability", range: 0.0..=1.0, set: |p, x| p.xtc.probability = x },
-    NumberField { name: "xtc_threshold", range: 0.0..=1.0, set: |p, x| p.xtc.threshold = x },
-    NumberField { name: "dynatemp_range", range: 0.0..=100.0, set: |p, x| p.dynamic_temperature.range = x },
-    NumberField {
-        name: "dynatemp_exponent",
-        range: TINY..=100.0,
-        set: |p, x| p.dynamic_temperature.exponent = x,
-    },
-    NumberField { name: "dry_multiplier", range: 0.0..=1000.0, set: |p, x| p.dry.multiplier = x },
-    NumberField { name: "dry_base", range: 1.0..=1000.0, set: |p, x| p.dry.base = x },
-];
-
-/// A field that is a size: what -1 means, and where it goes.
-struct SizeField {
-    name: &'static str,
-    unlimited: Option<usize>,
-    set: fn(&mut SamplingParams, usize),
-}
-
-/// The largest of them: more tokens than any context has.
-const MOST: usize = i32::MAX as usize;
 /// The most tokens in a list of biases, tokens of texts included.
 const MOST_BIASES: usize = 4096;
 /// What may be added to a logit.
 const BIASES: RangeInclusive<f64> = -100.0..=100.0;
-
-static SIZES: &[SizeField] = &[
-    SizeField { name: "top_k", unlimited: Some(0), set: |p, n| p.top_k = n },
-    SizeField { name: "repeat_last_n", unlimited: Some(usize::MAX), set: |p, n| p.penalties.window = n },
-    SizeField { name: "dry_allowed_length", unlimited: None, set: |p, n| p.dry.allowed_length = n },
-    SizeField { name: "dry_penalty_last_n", unlimited: Some(usize::MAX), set: |p, n| p.dry.window = n },
-];
 
 /// Takes the fields.
 pub(crate) fn read(body: &mut Fields, model: &Served) -> Result<Sampling, ApiError> {
@@ -314,16 +267,6 @@ pub(crate) fn schema(app: &App) -> Value {
         all.extend(more);
     }
     Value::Object(all)
-}
-
-/// Returns the schema of a field that is a number or a size; of another name one that nothing fulfils.
-pub(crate) fn field_schema(name: &str) -> Value {
-    if let Some(field) = NUMBERS.iter().find(|field| field.name == name) {
-        return json!({ "type": "number", "minimum": field.range.start(), "maximum": field.range.end() });
-    }
-    let Some(field) = SIZES.iter().find(|field| field.name == name) else { return schema::refused("") };
-    let least = if field.unlimited.is_some() { -1 } else { 0 };
-    json!({ "type": "integer", "minimum": least, "maximum": MOST })
 }
 
 /// A regular expression for the whole numbers below `most`, without leading zeros.

@@ -130,7 +130,7 @@ impl Turns {
         match timeout_at(deadline, both).await {
             Ok(Some(turn)) => Ok(turn),
             Ok(None) => Err(ApiError::internal("the request could not be prepared")),
-            Err(_) => Err(crate::generate::deadline()),
+            Err(_) => Err(ApiError::deadline()),
         }
     }
 

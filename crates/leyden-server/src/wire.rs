@@ -4,9 +4,9 @@
 //! page on the web reaches a server on its reader's machine under a name of its own (DNS rebinding). The first is refused
 //! always; the second where there are no keys, which such a page would not have.
 
-use crate::connection::Traffic;
 use crate::error::ApiError;
 use crate::seats::Seats;
+use crate::traffic::Traffic;
 use hyper::header::{HOST, HeaderMap, TRANSFER_ENCODING};
 use hyper::http::uri::Authority;
 use hyper::{Request, StatusCode, Version};

@@ -2,7 +2,7 @@
 
 use super::anthropic_blocks as blocks;
 use super::stops::Stops;
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::auth;
 use crate::body::Reply;
 use crate::dialect::{Dialect, event};
@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::mailbox::{End, Update};
 use crate::openapi::operation;
 use crate::prompt;
+use crate::replies::document;
 use crate::sampling;
 use crate::schema::WORD;
 use crate::speech::Speech;

@@ -1,10 +1,11 @@
 //! llama-server's `/lora-adapters`: a model's adapters, and their scales in requests that say nothing of them.
 
 use crate::adapters;
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, Served};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::openapi::operation;
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

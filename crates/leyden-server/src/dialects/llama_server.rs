@@ -1,7 +1,7 @@
 //! llama-server's own endpoints: `/completion`, `/apply-template`, `/props` and `/slots`.
 
 use super::stops::Stops;
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, Served};
 use crate::auth;
 use crate::body::Reply;
 use crate::dialect::{self, Dialect};
@@ -18,6 +18,7 @@ use crate::openapi::{operation, several_schema};
 use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::rendering;
+use crate::replies::document;
 use crate::request;
 use crate::timings::{self, Tokens};
 use crate::token_name;

@@ -3,7 +3,7 @@
 //! Answers are lines of JSON by default, of which the last has the reason of the end and the times. `keep_alive` is about models
 //! that are loaded when they are asked for; others stay.
 
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, Served};
 use crate::auth;
 use crate::body::Reply;
 use crate::defaults::WITHOUT_EFFECT;
@@ -22,6 +22,7 @@ use crate::openapi::operation;
 use crate::pieces::Pieces;
 use crate::prompt;
 use crate::rendering;
+use crate::replies::document;
 use crate::request;
 use crate::sampling;
 use crate::speech::{Speech, ToolCall};

@@ -1,7 +1,7 @@
 //! Ollama's `/api/embed` and its older form `/api/embeddings`: vectors of texts.
 
 use super::ollama;
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::embedding;
 use crate::encoding::{self, Long};
@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::openapi::operation;
 use crate::pieces::Pieces;
 use crate::prompt;
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 
 use super::ollama;
 use crate::abilities::Wish;
-use crate::app::{App, Call, document, plain};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::defaults::{self, Defaults};
 use crate::error::ApiError;
@@ -13,6 +13,7 @@ use crate::models::{Slot, without_tag};
 use crate::on_demand::{Change, Changed, Changer};
 use crate::openapi::operation;
 use crate::prompt;
+use crate::replies::{document, plain};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::abilities::Wish;
 use crate::about::About;
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::model::ModelInfo;
@@ -10,6 +10,7 @@ use crate::models::Slot;
 use crate::moment::rfc3339;
 use crate::openapi::operation;
 use crate::prompt;
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

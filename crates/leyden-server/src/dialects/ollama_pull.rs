@@ -4,12 +4,13 @@
 //! model share its pull ([`crate::pulls`]).
 
 use super::ollama;
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::on_demand::Pulling;
 use crate::openapi::operation;
 use crate::pulls::Told;
+use crate::replies::document;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};

@@ -1,12 +1,13 @@
 //! What OpenAI's endpoints have in common: errors, keys, the frame of answers and of streams, messages and their pieces.
 
-use crate::app::{Served, unix_time};
+use crate::app::Served;
 use crate::auth;
 use crate::dialect::{self, Dialect};
 use crate::error::ApiError;
 use crate::generate::Running;
 use crate::log::Entry;
 use crate::mailbox::End;
+use crate::moment::unix_time;
 use crate::pieces::Pieces;
 use crate::request::{Common, UsageInStream};
 use crate::speech::{Answer, Speech};

@@ -1,7 +1,7 @@
 //! text-embeddings-inference's endpoints: `/embed`, `/embed_all`, `/embed_sparse`, `/predict`, `/similarity`, `/info`. Its `/rerank` is the one of
 //! all ([`crate::routes`]).
 
-use crate::app::{App, Call, Served, document};
+use crate::app::{App, Call, Served};
 use crate::auth;
 use crate::body::Reply;
 use crate::dialect::Dialect;
@@ -11,6 +11,7 @@ use crate::error::ApiError;
 use crate::openapi::{operation, several_schema};
 use crate::pieces::{self, Pieces};
 use crate::prompt;
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use leyden_engine::Pool;
 use serde_json::{Map, Value, json};

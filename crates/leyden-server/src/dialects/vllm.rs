@@ -1,12 +1,13 @@
 //! vLLM's endpoints for models that pool: `/score`, `/classify`, `/pooling`.
 
-use crate::app::{App, Call, Served, unix_time};
+use crate::app::{App, Call, Served};
 use crate::body::Reply;
 use crate::chat_input;
 use crate::embedding;
 use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
+use crate::moment::unix_time;
 use crate::openapi::operation;
 use crate::pieces::Pieces;
 use crate::prompt;

@@ -1,10 +1,11 @@
 //! `/detokenize`: the text of tokens.
 
-use crate::app::{App, Call, plain};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::openapi::{operation, token_schema};
 use crate::prompt;
+use crate::replies::plain;
 use hyper::{Response, StatusCode};
 use leyden_text::Detokenizer;
 use serde_json::{Value, json};

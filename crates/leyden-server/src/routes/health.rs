@@ -1,9 +1,10 @@
 //! `/health` and `/health/live`: whether requests would be answered, and whether the process runs.
 
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::openapi::operation;
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

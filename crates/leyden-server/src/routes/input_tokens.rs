@@ -1,13 +1,14 @@
 //! `/v1/chat/completions/input_tokens`: the tokens of a conversation, as llama-server counts them.
 
 use super::chat;
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::inference;
 use crate::older;
 use crate::openapi::operation;
 use crate::prompt::{self, Extent};
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! `/metrics`: the counters, for Prometheus.
 
-use crate::app::{App, Call, plain};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::metrics::{Series, page};
 use crate::openapi::operation;
+use crate::replies::plain;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! `/v1/models`: what is served.
 
 use crate::abilities::Wish;
-use crate::app::{App, Call, document};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::models::Slot;
 use crate::openapi::operation;
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Requests as the thread sees them.
 
-use crate::ending::Ending;
 use crate::mailbox::{Sender, TokenLogprob};
 use leyden_constrain::{Constraint, Guide};
 use leyden_engine::sample::{Sampler, TokenSet};
@@ -88,6 +87,21 @@ pub(crate) struct Choice {
     pub(crate) complete: bool,
     /// Tokens chosen so far that count.
     pub(crate) chosen: usize,
+}
+
+/// When an answer ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ending {
+    /// Texts of which any ends it.
+    pub(crate) stop: Vec<String>,
+    /// Tokens of which any ends it, ascending.
+    pub(crate) stop_tokens: Vec<u32>,
+    /// Whether what ended it is part of it.
+    pub(crate) includes_stop: bool,
+    /// Whether the model's end does not end it.
+    pub(crate) ignore_end: bool,
+    /// Before so many tokens nothing does.
+    pub(crate) min_tokens: usize,
 }
 
 /// Logarithmic probabilities of an answer.

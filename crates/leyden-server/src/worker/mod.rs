@@ -7,19 +7,16 @@
 mod active;
 mod backlog;
 mod job;
+mod parts;
 mod step;
 
-pub(crate) use job::{Choice, Job, Logprobs, Rule, States, Task, Work};
+pub(crate) use job::{Choice, Ending, Job, Logprobs, Rule, States, Task, Work};
 
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
 use crate::metrics::ModelMetrics;
-use crate::options::WorkerOptions;
-use leyden_engine::Engine;
-use leyden_engine::EngineOptions;
 use leyden_kernels::Cpu;
-use leyden_models::Network;
-use leyden_text::Tokenizer;
+use parts::{Command, Parts};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,41 +27,6 @@ const SUBMISSIONS: usize = 1024;
 
 /// The thread's stack: following a grammar goes deeper than most code. The pool's threads have as much.
 const STACK_BYTES: usize = 16 << 20;
-
-/// What the thread is told.
-#[derive(Debug)]
-enum Command {
-    /// A request.
-    Job(Box<Job>),
-    /// Ends all requests: the server closes.
-    Close,
-    /// Ends the thread.
-    Stop,
-}
-
-/// What the thread needs of a model.
-#[derive(Clone)]
-struct Parts {
-    network: Arc<dyn Network>,
-    cpu: Arc<Cpu>,
-    tokenizer: Arc<dyn Tokenizer>,
-    options: WorkerOptions,
-    log: Arc<Log>,
-}
-
-impl Parts {
-    fn engine(&self) -> Result<Engine, leyden_engine::Error> {
-        let o = &self.options;
-        let options = EngineOptions {
-            kv_type: o.kv_type,
-            context: o.context,
-            cache_tokens: o.kv_tokens,
-            step_tokens: o.step_tokens,
-        };
-        let (network, cpu) = (Arc::clone(&self.network), Arc::clone(&self.cpu));
-        Ok(Engine::with_windows(network, cpu, options, o.parallel)?.with_checkpoints(o.state_cache))
-    }
-}
 
 /// A handle to the thread. Dropped, it ends it.
 #[derive(Debug)]

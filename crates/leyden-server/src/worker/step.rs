@@ -3,7 +3,7 @@
 use super::active::Active;
 use super::backlog::{self, Rest};
 use super::job::{Job, Task, Work};
-use super::{Command, Parts};
+use super::parts::{Command, Parts};
 use crate::mailbox::End;
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{

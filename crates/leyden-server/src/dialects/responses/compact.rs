@@ -5,12 +5,14 @@
 
 use super::events::used;
 use super::{Ready, ask, input, renamed};
-use crate::app::{App, Call, document, unix_time};
+use crate::app::{App, Call};
 use crate::base64;
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::inference;
+use crate::moment::unix_time;
 use crate::prompt;
+use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

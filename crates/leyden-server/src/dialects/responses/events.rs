@@ -2,11 +2,12 @@
 
 use super::items::Output;
 use super::{MOST_KEPT, input};
-use crate::app::{App, unix_time};
+use crate::app::App;
 use crate::dialects::memory::Kept;
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::mailbox::{End, Update};
+use crate::moment::unix_time;
 use crate::pieces::Pieces;
 use crate::speech::Speech;
 use crate::usage::Usage;

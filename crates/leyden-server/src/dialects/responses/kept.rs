@@ -1,9 +1,10 @@
 //! Answers that are kept: shown, forgotten, and the items that they were made of.
 
 use super::{input, unknown};
-use crate::app::{App, Call, document, plain};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
+use crate::replies::{document, plain};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -18,15 +18,17 @@ pub(crate) use self::schema::{
     describe_input_items, describe_retrieve,
 };
 use self::tools::Tools;
-use crate::app::{App, Call, document, unix_time};
+use crate::app::{App, Call};
 use crate::body::Reply;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::inference::{self, Begun, Inference, Said};
 use crate::mailbox::End;
 use crate::messages::text_of;
+use crate::moment::unix_time;
 use crate::pieces::Pieces;
 use crate::prompt;
+use crate::replies::document;
 use crate::speech::Answer;
 use crate::tool_kinds::ToolNames;
 use hyper::{Response, StatusCode};

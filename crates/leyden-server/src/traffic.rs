@@ -1,0 +1,72 @@
+//! Requests of a connection that are being answered, and bytes of it that nobody reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What happens on a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// Requests that are being answered.
+    answering: AtomicUsize,
+    /// All requests so far.
+    requests: AtomicUsize,
+    /// Some request has two readings of where it ends.
+    ambiguous: AtomicBool,
+    /// A body was not read to its end.
+    unread: AtomicBool,
+    /// Requests that are being answered on all connections.
+    all: Arc<AtomicUsize>,
+}
+
+impl Traffic {
+    /// That of a connection whose requests are counted among `all`, too.
+    pub(crate) fn of(all: &Arc<AtomicUsize>) -> Traffic {
+        Traffic { all: Arc::clone(all), ..Traffic::default() }
+    }
+
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous.load(Ordering::Relaxed)
+    }
+
+    /// Notes that some request has two readings of where it ends.
+    pub(crate) fn set_ambiguous(&self) {
+        self.ambiguous.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// What a client still sends will not be read.
+    pub(crate) fn leave_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Holds a connection busy.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Traffic>);
+
+impl Busy {
+    pub(crate) fn new(traffic: &Arc<Traffic>) -> Busy {
+        traffic.all.fetch_add(1, Ordering::Relaxed);
+        traffic.answering.fetch_add(1, Ordering::Relaxed);
+        traffic.requests.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(traffic))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        self.0.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}

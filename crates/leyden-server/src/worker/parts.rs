@@ -1,0 +1,49 @@
+//! Commands for the thread, and the parts of a model that it needs.
+
+use super::job::Job;
+use crate::log::Log;
+use crate::worker_options::WorkerOptions;
+use leyden_engine::{Engine, EngineOptions};
+use leyden_kernels::Cpu;
+use leyden_models::Network;
+use leyden_text::Tokenizer;
+use std::sync::Arc;
+
+/// A command for the thread.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// A request.
+    Job(Box<Job>),
+    /// Ends all requests: the server closes.
+    Close,
+    /// Ends the thread.
+    Stop,
+}
+
+/// The parts of a model that the thread needs.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub(super) network: Arc<dyn Network>,
+    pub(super) cpu: Arc<Cpu>,
+    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    pub(super) options: WorkerOptions,
+    pub(super) log: Arc<Log>,
+}
+
+impl Parts {
+    /// Makes the engine.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub(super) fn engine(&self) -> Result<Engine, leyden_engine::Error> {
+        let o = &self.options;
+        let options = EngineOptions {
+            kv_type: o.kv_type,
+            context: o.context,
+            cache_tokens: o.kv_tokens,
+            step_tokens: o.step_tokens,
+        };
+        let (network, cpu) = (Arc::clone(&self.network), Arc::clone(&self.cpu));
+        Ok(Engine::with_windows(network, cpu, options, o.parallel)?.with_checkpoints(o.state_cache))
+    }
+}
