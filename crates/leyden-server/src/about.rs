@@ -1,6 +1,5 @@
 //! [`About`]: the description of a model that Ollama's `/api/show` gives, of one that is not loaded too.
 
-use crate::app::Served;
 use crate::defaults::Defaults;
 use leyden_engine::Pooling;
 use leyden_models::{Labelled, ModelConfig};
@@ -43,26 +42,11 @@ impl About {
     pub fn with_defaults(self, defaults: Defaults) -> About {
         About { defaults, ..self }
     }
-
-    /// Describes a loaded model.
-    pub(crate) fn of(model: &Served) -> About {
-        let fills = model.generates && model.fill_in_middle().is_some();
-        About {
-            template: model
-                .template
-                .as_ref()
-                .map_or_else(String::new, |template| template.source().to_owned()),
-            capabilities: capabilities(model.network.config(), model.pooling, fills, &model.format),
-            width: model.width,
-            vocabulary: model.vocabulary,
-            defaults: model.defaults.clone(),
-        }
-    }
 }
 
 /// The tasks of a model, in Ollama's words where it has them. An encoder generates no text; vectors are made of any decoder,
 /// but told of those alone whose files say how.
-fn capabilities(
+pub(crate) fn capabilities(
     config: &ModelConfig,
     pooling: Pooling,
     fills: bool,

@@ -1,14 +1,16 @@
 //! The texts of a request for vectors, labels or states: `input`, or vLLM's `messages`, one conversation or a list of them, each
 //! of which is a text.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
+use crate::call::Call;
 use crate::encoding::{self, Input, Inputs, Long, with};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::messages;
-use crate::openapi::several_schema;
+use crate::operation::several_schema;
 use crate::prompt;
 use crate::rendering;
+use crate::served::Served;
 use serde_json::{Value, json};
 
 /// The fields about rendering that vLLM has at these endpoints.

@@ -7,7 +7,7 @@
 use crate::error::ApiError;
 use crate::pieces::Pieces;
 use hyper::header::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 
 /// An interface that clients know.
@@ -23,6 +23,13 @@ pub(crate) struct Dialect {
     pub(crate) any_content: bool,
     /// The key that a request shows.
     pub(crate) key: fn(&HeaderMap) -> Result<&[u8], ApiError>,
+}
+
+impl Dialect {
+    /// Returns a reference to the schema of its errors in the OpenAPI document.
+    pub(crate) fn error_reference(&self) -> Value {
+        json!({ "$ref": format!("#/components/schemas/{}", self.name) })
+    }
 }
 
 impl fmt::Debug for Dialect {

@@ -4,11 +4,13 @@
 //! or that of the last, as the model says ([`leyden_engine::Pooling`]), divided by its length. The tokens are all that the
 //! tokenizer makes of the text, EOS included: models whose last token makes the vector were trained with it.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
+use crate::call::Call;
 use crate::encoding::{self, Inputs, Long};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::schema::BY_MODEL;
+use crate::served::Served;
 use crate::usage::Usage;
 use leyden_engine::Pool;
 use leyden_models::Similarity;

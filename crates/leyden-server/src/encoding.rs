@@ -1,10 +1,12 @@
 //! Texts whose states are wanted: their tokens, as many as a model takes, pairs of them, and what heads make of the states.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate;
 use crate::prompt::{self, Extent};
+use crate::served::Served;
 use crate::usage::Usage;
 use crate::worker::{States, Task, Work};
 use leyden_engine::{Pool, Pooling, WholeText};

@@ -1,9 +1,10 @@
 //! The fields that say when an answer ends.
 
-use crate::app::{App, Served};
+use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::schema::BY_MODEL;
+use crate::served::Served;
 use crate::worker::Ending;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Prompts for what stands between two texts, in the tokens that the model was trained with.
 
-use crate::app::Served;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::prompt::Extent;
+use crate::served::Served;
 use leyden_text::{FillInMiddle, Special};
 use serde_json::{Value, json};
 

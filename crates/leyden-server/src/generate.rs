@@ -1,12 +1,14 @@
 //! From a checked request to an answer, whole or in pieces.
 
 use crate::answer_bytes;
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::log::Entry;
 use crate::mailbox::{End, Mailbox, Update, mailbox};
+use crate::served::Served;
 use crate::usage::Usage;
 use crate::worker::{Job, Task, Unreachable, Work};
 use hyper::body::Bytes;

@@ -1,116 +1,19 @@
-//! What an answer must look like: the fields that say so, and the compiled grammars of a model.
+//! The form of an answer: fields that ask for one, and the grammars that they stand for.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::json;
 use crate::json_form;
 use crate::limits::Limits;
 use crate::prompt;
-use leyden_constrain::{Compiled, ErrorKind, Grammar, JsonForm, ToolRules, Vocabulary};
+use crate::served::Served;
+use leyden_constrain::{Compiled, ErrorKind, Grammar, JsonForm, ToolRules};
 use leyden_engine::schedule::KeyId;
 use leyden_text::output::CallSyntax;
 use serde_json::{Value, json};
-use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// Compiled grammars that are kept.
-const KEPT: usize = 64;
-/// What they may occupy together, as [`Compiled::bytes`] estimates it and with their sources; the last is kept in any case.
-const KEPT_BYTES: usize = 64 << 20;
-
-/// A model's vocabulary as grammars need it, and the last grammars.
-#[derive(Default)]
-pub(crate) struct Grammars {
-    /// Made with the first request that needs it, half a second for a large one.
-    vocabulary: OnceLock<Option<Arc<Vocabulary>>>,
-    /// The last one used first.
-    kept: Mutex<Vec<Kept>>,
-}
-
-/// A compiled grammar, kept for all keys at the cost of the one that had it compiled.
-struct Kept {
-    owner: KeyId,
-    source: String,
-    compiled: Arc<Compiled>,
-}
-
-impl fmt::Debug for Grammars {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grammars").finish_non_exhaustive()
-    }
-}
-
-impl Grammars {
-    /// A grammar that was compiled before.
-    fn known(&self, source: &str) -> Option<Arc<Compiled>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|kept| kept.source == source)?;
-        kept[..=at].rotate_right(1);
-        Some(Arc::clone(&kept[0].compiled))
-    }
-
-    fn compile(&self, model: &Served, owner: KeyId, shape: Shape) -> Result<Arc<Compiled>, ApiError> {
-        // Somebody whose turn came before may have had the same.
-        if let Some(compiled) = self.known(&shape.source) {
-            return Ok(compiled);
-        }
-        if let Some(content) = shape.rule.content() {
-            content.rule.grammar().map_err(|e| refused(&content.param, &e))?;
-        }
-        let grammar = shape.rule.grammar().map_err(|e| refused(&shape.param, &e))?;
-        let vocabulary = self.vocabulary.get_or_init(|| Vocabulary::new(model.tokenizer.as_ref()).ok());
-        let Some(vocabulary) = vocabulary else {
-            let message = "the model's vocabulary cannot be used with grammars";
-            return Err(ApiError::unsupported(shape.param, message));
-        };
-        let mut compiled = vocabulary.compile(&grammar);
-        if compiled.is_err()
-            && let Some(loose) = shape.rule.loose()
-        {
-            compiled = loose.and_then(|grammar| vocabulary.compile(&grammar));
-        }
-        let compiled = compiled.map_err(|e| refused(&shape.param, &e))?;
-        let compiled = Arc::new(compiled);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(0, Kept { owner, source: shape.source, compiled: Arc::clone(&compiled) });
-        let sizes =
-            kept.iter().map(|kept| (kept.owner, kept.source.len().saturating_add(kept.compiled.bytes())));
-        for at in beyond(sizes.collect()) {
-            kept.remove(at);
-        }
-        Ok(compiled)
-    }
-}
-
-/// Returns the places of the grammars that are not kept, the last first. `sizes` has the owner and bytes of each, the one used last
-/// first. Where there is no room, the owner who takes most of it loses the grammar used longest ago; one grammar is kept in any
-/// case.
-fn beyond(mut sizes: Vec<(KeyId, usize)>) -> Vec<usize> {
-    let sum = |sizes: &[(KeyId, usize)], of: Option<KeyId>| {
-        let of = sizes.iter().filter(|(owner, _)| of.is_none_or(|of| of == *owner));
-        of.fold((0_usize, 0_usize), |(count, bytes), (_, size)| (count + 1, bytes.saturating_add(*size)))
-    };
-    let mut places: Vec<usize> = (0..sizes.len()).collect();
-    let mut gone = Vec::new();
-    while sizes.len() > 1 {
-        let (count, bytes) = sum(&sizes, None);
-        if count <= KEPT && bytes <= KEPT_BYTES {
-            break;
-        }
-        let taken = |owner: KeyId| {
-            let (count, of) = sum(&sizes, Some(owner));
-            if bytes > KEPT_BYTES { of } else { count }
-        };
-        // Of several owners who have the same, the first from the end.
-        let most = sizes.iter().map(|(owner, _)| taken(*owner)).max();
-        let Some(at) = sizes.iter().rposition(|(owner, _)| Some(taken(*owner)) == most) else { break };
-        sizes.remove(at);
-        gone.push(places.remove(at));
-    }
-    gone.sort_unstable_by(|a, b| b.cmp(a));
-    gone
-}
+use std::sync::Arc;
 
 /// What a grammar is made of. Making it takes time, too, so it has to wait for its turn.
 #[derive(Clone, Debug)]
@@ -225,9 +128,34 @@ impl Shape {
         prompt::aside(move || {
             // Whoever asked may have gone; the turn is over when the thread is free again.
             let _turn = turn;
-            model.grammars.compile(&model, owner, self)
+            self.compile(&model, owner)
         })
         .await
+    }
+
+    /// Compiles it, unless that has been done meanwhile.
+    fn compile(self, model: &Served, owner: KeyId) -> Result<Arc<Compiled>, ApiError> {
+        // Somebody whose turn came before may have had the same.
+        if let Some(compiled) = model.grammars.known(&self.source) {
+            return Ok(compiled);
+        }
+        if let Some(content) = self.rule.content() {
+            content.rule.grammar().map_err(|e| refused(&content.param, &e))?;
+        }
+        let grammar = self.rule.grammar().map_err(|e| refused(&self.param, &e))?;
+        let Some(vocabulary) = model.grammars.vocabulary(model.tokenizer.as_ref()) else {
+            let message = "the model's vocabulary cannot be used with grammars";
+            return Err(ApiError::unsupported(self.param, message));
+        };
+        let mut compiled = vocabulary.compile(&grammar);
+        if compiled.is_err()
+            && let Some(loose) = self.rule.loose()
+        {
+            compiled = loose.and_then(|grammar| vocabulary.compile(&grammar));
+        }
+        let compiled = Arc::new(compiled.map_err(|e| refused(&self.param, &e))?);
+        model.grammars.keep(owner, self.source, &compiled);
+        Ok(compiled)
     }
 }
 
@@ -427,28 +355,4 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "properties": structured
     });
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_is_bounded() {
-        let kept = |sizes: Vec<(u32, usize)>| {
-            let count = sizes.len();
-            let gone = beyond(sizes.into_iter().map(|(owner, size)| (KeyId(owner), size)).collect());
-            assert!(gone.is_sorted_by(|a, b| a > b));
-            (0..count).filter(|at| !gone.contains(at)).collect::<Vec<_>>()
-        };
-        let of = |size: usize| vec![(0, size); 200];
-        assert_eq!(kept(of(1000)), (0..KEPT).collect::<Vec<_>>());
-        assert_eq!(kept(of(8 << 20)), (0..8).collect::<Vec<_>>());
-        assert_eq!(kept(of(usize::MAX)), [0]);
-        assert_eq!(kept(vec![(0, usize::MAX)]), [0]);
-        // A key with few grammars keeps them, whatever another has compiled since.
-        let few = [(1, 1000), (1, 4 << 20)];
-        assert_eq!(kept([&of(1000)[..], &few].concat()).last(), Some(&201));
-        assert_eq!(kept([&of(8 << 20)[..], &few].concat()).iter().filter(|at| **at >= 200).count(), 2);
-    }
 }

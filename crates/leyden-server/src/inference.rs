@@ -3,8 +3,8 @@
 //! Its fields have OpenAI's names, and llama-server's for what OpenAI lacks. An adapter puts the values of its own fields,
 //! which its schema has checked, under these names.
 
-use crate::app::{App, Call, Served};
-use crate::dialects::ollama;
+use crate::app::App;
+use crate::call::Call;
 use crate::encoding::Long;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -12,12 +12,14 @@ use crate::fim;
 use crate::generate::{self, Running};
 use crate::grammars;
 use crate::json_form;
+use crate::keep_alive;
 use crate::log::Entry;
 use crate::mailbox::{End, TokenLogprob};
 use crate::messages;
 use crate::prompt::{self, Conversed};
 use crate::rendering;
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
+use crate::served::Served;
 use crate::speech::{Answer, Speech};
 use crate::tool_kinds::ToolNames;
 use crate::tools::{self, Tools};
@@ -54,7 +56,7 @@ pub(crate) fn conversation(
 
 /// Reads a chat.
 pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
-    ollama::keep(call, body)?;
+    keep_alive::keep(call, body)?;
     app.model(body.peek("model"))?.defaults.fill(body);
     let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
     let logprobs = body.flag("logprobs").unwrap_or(false);
@@ -98,7 +100,7 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
 
 /// Reads a text that is to go on, or several.
 pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
-    ollama::keep(call, body)?;
+    keep_alive::keep(call, body)?;
     app.model(body.peek("model"))?.defaults.fill(body);
     let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
     let long = Long::of_prompt(body, &common.model, common.max_tokens);

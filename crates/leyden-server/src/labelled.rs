@@ -1,9 +1,11 @@
 //! Entities of labels that a request gives: what is read for them, and what becomes of the states.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
+use crate::call::Call;
 use crate::encoding::{self, Wanted};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::served::Served;
 use crate::usage::Usage;
 use hyper::StatusCode;
 use leyden_engine::Pool;

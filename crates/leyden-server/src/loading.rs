@@ -3,14 +3,14 @@
 //! [`crate::residency`] says what is to be done; here it is done: on a thread for each model that is loaded or unloaded, so
 //! that nobody waits for one that he has not asked for.
 
-use crate::app::Served;
 use crate::error::ApiError;
-use crate::models::{Models, Slot};
+use crate::models::{Answer, Lease, Models};
 use crate::on_demand::OnDemand;
-use crate::residency::{Place, Residency, Step, Ticket, Why};
+use crate::residency::{Place, Step, Ticket, Why};
+use crate::served::Served;
+use crate::slot::Slot;
 use hyper::StatusCode;
 use serde_json::json;
-use std::collections::HashMap;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,47 +22,6 @@ use tokio::time::sleep_until;
 
 /// When a client should ask again for a model that could not be had.
 const RETRY: Duration = Duration::from_secs(5);
-
-type Answer = oneshot::Sender<Result<Lease, ApiError>>;
-
-/// The requests that ask for models.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) plan: Residency,
-    asking: HashMap<Ticket, Answer>,
-}
-
-impl Desk {
-    pub(crate) fn new(plan: Residency) -> Desk {
-        Desk { plan, asking: HashMap::new() }
-    }
-}
-
-/// The use of a model for a request.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    models: Arc<Models>,
-    /// Of a model that comes and goes.
-    of: Option<(Place, Ticket)>,
-}
-
-impl Lease {
-    /// Changes how long the model stays after its last request; `None`: until others need the room.
-    pub(crate) fn keep(&self, idle: Option<Duration>) {
-        if let Some((place, _)) = self.of {
-            self.models.desk().plan.keep(place, idle);
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some((place, ticket)) = self.of {
-            self.models.desk().plan.end(place, ticket, Instant::now());
-            self.models.proceed();
-        }
-    }
-}
 
 /// A request that waits; it does so no longer when this is dropped.
 struct Asking<'a> {

@@ -1,8 +1,8 @@
 //! Tokens of an answer with their logarithmic probabilities, as OpenAI's interfaces show them.
 
-use crate::app::Served;
 use crate::mailbox::TokenLogprob;
 use crate::pieces::{self, Pieces};
+use crate::served::Served;
 use crate::token_name;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,25 +1,68 @@
 //! The models of a server: those that stay in memory, and those that are loaded when a request names them.
 //!
-//! A request holds a [`Lease`](crate::loading::Lease) of its model from before it is prepared until its answer has ended, and no
+//! A request holds a [`Lease`] of its model from before it is prepared until its answer has ended, and no
 //! model is unloaded that somebody holds. Which are loaded and unloaded, and when, is decided in [`crate::residency`] and done
 //! in [`crate::loading`].
 
 use crate::abilities::{Abilities, Wish};
-use crate::app::Served;
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
-use crate::loading::Desk;
 use crate::log::Log;
-use crate::model::{Model, ModelInfo};
+use crate::model::Model;
 use crate::on_demand::{Changed, Lister, NameFinder, OnDemand};
-use crate::residency::{Place, Residency, Times};
+use crate::residency::{Place, Residency, Ticket, Times};
+use crate::served::Served;
+use crate::slot::{Slot, without_tag};
 use hyper::StatusCode;
 use serde_json::json;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+
+/// Tells a waiting request that it has its model, or why not.
+pub(crate) type Answer = oneshot::Sender<Result<Lease, ApiError>>;
+
+/// The requests that ask for models.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) plan: Residency,
+    pub(crate) asking: HashMap<Ticket, Answer>,
+}
+
+impl Desk {
+    pub(crate) fn new(plan: Residency) -> Desk {
+        Desk { plan, asking: HashMap::new() }
+    }
+}
+
+/// The use of a model for a request.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) models: Arc<Models>,
+    /// The place and the ticket, of a model that comes and goes.
+    pub(crate) of: Option<(Place, Ticket)>,
+}
+
+impl Lease {
+    /// Changes how long the model stays after its last request; `None`: until others need the room.
+    pub(crate) fn keep(&self, idle: Option<Duration>) {
+        if let Some((place, _)) = self.of {
+            self.models.desk().plan.keep(place, idle);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some((place, ticket)) = self.of {
+            self.models.desk().plan.end(place, ticket, Instant::now());
+            self.models.proceed();
+        }
+    }
+}
 
 /// All models of a server.
 pub(crate) struct Models {
@@ -42,24 +85,6 @@ impl fmt::Debug for Models {
     }
 }
 
-/// The place of one model.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) name: String,
-    aliases: Vec<String>,
-    /// The names of its adapters.
-    adapters: Vec<String>,
-    pub(crate) info: ModelInfo,
-    pub(crate) abilities: Abilities,
-    /// The longest text, of a model that is not loaded as far as memory allows it.
-    context: usize,
-    /// How it is loaded, and its number among those that come and go; `None` for one that stays.
-    pub(crate) on_demand: Option<(OnDemand, Place)>,
-    served: Mutex<Option<Arc<Served>>>,
-    /// True once it was taken out: it is only here until its last request has ended.
-    gone: AtomicBool,
-}
-
 /// What is seen of a loaded model.
 #[derive(Clone, Debug)]
 pub(crate) struct Resident {
@@ -67,63 +92,6 @@ pub(crate) struct Resident {
     pub(crate) bytes: u64,
     /// How long it stays if nobody asks for it; `None`: it is not unloaded for being idle.
     pub(crate) stays: Option<Duration>,
-}
-
-/// The name before `:latest` in any case, if it ends so.
-pub(crate) fn without_tag(name: &str) -> Option<&str> {
-    let (front, tag) = name.rsplit_once(':')?;
-    tag.eq_ignore_ascii_case("latest").then_some(front)
-}
-
-impl Slot {
-    /// The place of a model that is not loaded.
-    fn vacant(model: OnDemand, place: Place) -> Slot {
-        let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
-        let (adapters, context) = (model.adapters.clone(), model.context);
-        let abilities = model.abilities;
-        let on_demand = Some((model, place));
-        Slot {
-            name,
-            aliases,
-            adapters,
-            info,
-            abilities,
-            context,
-            on_demand,
-            served: Mutex::default(),
-            gone: AtomicBool::default(),
-        }
-    }
-
-    /// The model that is loaded here.
-    pub(crate) fn place(&self) -> MutexGuard<'_, Option<Arc<Served>>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What it may be called: its name first, then the others, then those of it with an adapter.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.name).chain(&self.aliases).chain(&self.adapters).map(String::as_str)
-    }
-
-    /// Whether a name is that of one of its adapters.
-    pub(crate) fn is_adapter(&self, name: &str) -> bool {
-        self.adapters.iter().any(|adapter| adapter == name)
-    }
-
-    /// Whether it is loaded when it is asked for.
-    pub(crate) fn is_on_demand(&self) -> bool {
-        self.on_demand.is_some()
-    }
-
-    /// The model, if it is loaded.
-    pub(crate) fn served(&self) -> Option<Arc<Served>> {
-        self.place().clone()
-    }
-
-    /// The longest text in tokens.
-    pub(crate) fn context(&self) -> usize {
-        self.served().map_or(self.context, |served| served.context)
-    }
 }
 
 impl Models {

@@ -2,54 +2,10 @@
 
 use crate::app::App;
 use crate::auth::Access;
-use crate::dialect::Dialect;
-use crate::dialects::openai::OPENAI;
-use crate::published::{self, or_null};
-use crate::routes::Route;
-use crate::schema::BY_MODEL;
+use crate::published;
+use crate::route::Route;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-
-/// An operation: its name, what it does, the schema of its body if it takes one, and that of its answer.
-pub(crate) fn operation(name: &str, summary: &str, body: Option<&Value>, answer: &Value) -> Value {
-    let mut it = json!({
-        "operationId": name,
-        "summary": summary,
-        "responses": {
-            "200": { "description": "The answer", "content": { "application/json": { "schema": answer } } },
-        }
-    });
-    if let Some(body) = body {
-        let mut body = body.clone();
-        allow_null(&mut body);
-        it["requestBody"] =
-            json!({ "required": true, "content": { "application/json": { "schema": body } } });
-    }
-    it
-}
-
-/// Says of every object in a schema that `null` is the same as leaving a field out.
-fn allow_null(schema: &mut Value) {
-    let Value::Object(schema) = schema else { return };
-    if let Some(Value::Array(schemas)) = schema.get_mut("anyOf") {
-        schemas.iter_mut().for_each(allow_null);
-    }
-    if let Some(items) = schema.get_mut("items") {
-        allow_null(items);
-    }
-    let required = schema.get("required").cloned().unwrap_or_default();
-    let is_required = |name: &String| required.as_array().is_some_and(|all| all.iter().any(|n| n == name));
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
-    for (name, property) in properties.iter_mut() {
-        allow_null(property);
-        if !is_required(name) && property != &json!({}) {
-            *property = or_null(property.take());
-        }
-    }
-    if schema.get("additionalProperties") == Some(&json!(false)) {
-        schema.insert("additionalProperties".to_owned(), json!({ "type": "null" }));
-    }
-}
 
 /// The ways in which requests to a route fail: status, and what it means.
 fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
@@ -119,7 +75,7 @@ pub(crate) fn document(routes: &[Route], app: &App) -> Value {
             operation["security"] = json!([]);
         }
         for (status, description) in failures(route, keys) {
-            let mut response = json!({ "description": description, "content": { "application/json": { "schema": error_reference(route.dialect) } } });
+            let mut response = json!({ "description": description, "content": { "application/json": { "schema": route.dialect.error_reference() } } });
             match status {
                 "401" => response["headers"] = header("WWW-Authenticate", &json!({ "const": "Bearer" })),
                 "429" | "503" => {
@@ -156,10 +112,6 @@ fn own_name(names: &mut Vec<String>, given: &Value, path: &str) -> String {
     name
 }
 
-fn error_reference(dialect: &Dialect) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{}", dialect.name) })
-}
-
 /// Says of objects in a schema that they may have fields that it does not name.
 fn open(schema: &mut Value) {
     match schema {
@@ -186,72 +138,4 @@ pub(crate) fn bodies(routes: &[Route], app: &App) -> HashMap<&'static str, Value
 
 fn header(name: &str, schema: &Value) -> Value {
     json!({ name: { "required": true, "schema": schema } })
-}
-
-/// The schema of a token id.
-pub(crate) fn token_schema(app: &App) -> Value {
-    json!({ "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1), BY_MODEL: true })
-}
-
-/// The schema of one text or more, each as text or as tokens.
-pub(crate) fn several_schema(app: &App, most: usize) -> Value {
-    let ids = json!({ "type": "array", "minItems": 1, "items": token_schema(app) });
-    let item = json!({ "anyOf": [{ "type": "string" }, ids] });
-    json!({ "anyOf": [
-        { "type": "string" }, ids, { "type": "array", "minItems": 1, "maxItems": most, "items": item }
-    ] })
-}
-
-/// A schema for objects in which, where `field` is like the first schema, `other` is there and like the second.
-pub(crate) fn rule(field: &str, given: &Value, other: &str, needed: &Value) -> Value {
-    let has = |name: &str, schema: &Value| json!({ "required": [name], "properties": { name: schema } });
-    json!({ "if": has(field, given), "then": has(other, needed) })
-}
-
-/// The schema of the events of a stream, whose data are like `chunk` and, at the end, the word `[DONE]` or an error.
-pub(crate) fn events_schema(chunk: &Value) -> Value {
-    json!({ "schema": {
-        "type": "object",
-        "required": ["data"],
-        "properties": { "data": { "anyOf": [{ "const": "[DONE]" }, {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": { "anyOf": [chunk, error_reference(&OPENAI)] }
-        }] } }
-    } })
-}
-
-/// The schema of an answer with choices, or of a piece of one.
-pub(crate) fn answer_schema(object: &str, choice: &Value, whole: bool) -> Value {
-    let mut required = vec!["id", "object", "created", "model", "choices"];
-    let mut usage = usage_schema();
-    if whole {
-        required.push("usage");
-    } else {
-        usage = or_null(usage);
-    }
-    json!({
-        "type": "object",
-        "required": required,
-        "properties": {
-            "id": { "type": "string" }, "object": { "const": object }, "created": { "type": "integer" },
-            "model": { "type": "string" }, "choices": { "type": "array", "items": choice }, "usage": usage,
-            "seed": { "type": "integer", "description": "With this seed the same request gives the same answer" },
-            "system_fingerprint": { "type": "string" }
-        }
-    })
-}
-
-/// The schema of a usage.
-fn usage_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
-        "properties": {
-            "prompt_tokens": { "type": "integer" },
-            "completion_tokens": { "type": "integer" },
-            "total_tokens": { "type": "integer" },
-            "prompt_tokens_details": { "type": "object", "properties": { "cached_tokens": { "type": "integer" } } }
-        }
-    })
 }

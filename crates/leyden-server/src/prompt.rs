@@ -1,10 +1,12 @@
 //! From what a client sent to the tokens of a prompt.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields;
 use crate::generic_tools;
 use crate::rendering::{Rendering, described};
+use crate::served::Served;
 use leyden_text::{
     Bounds, ChatTemplate, ErrorKind, Message, RenderOptions, Rendered, Tokenizer, encode_prompt_within,
     encode_rendered_within, encode_whole_within,

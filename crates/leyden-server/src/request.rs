@@ -1,15 +1,17 @@
 //! What requests for chats and for completions have in common.
 
 use crate::adapters;
-use crate::app::{App, Call, Served};
-use crate::dialects::ollama;
+use crate::app::App;
+use crate::call::Call;
 use crate::encoding::Long;
 use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammars::{self, Shape, refused};
+use crate::keep_alive;
 use crate::prompt;
 use crate::sampling::{self, Sampling};
+use crate::served::Served;
 use crate::synonyms;
 use crate::worker::{Choice, Ending, Logprobs, Rule, Task, Work};
 use leyden_constrain::{Compiled, Guide};
@@ -250,7 +252,7 @@ pub(crate) fn schema(app: &App) -> Value {
             }
         },
         "n": { "type": "integer", "minimum": 1, "maximum": limits.choices },
-        "keep_alive": ollama::keep_alive_schema(),
+        "keep_alive": keep_alive::schema(),
         "max_tokens": max_tokens_schema(),
         "lora": adapters::schema(),
         "cache_salt": {

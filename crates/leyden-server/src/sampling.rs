@@ -3,11 +3,12 @@
 //! For OpenAI's fields the ranges are OpenAI's, for the others those of the sampler. What a request leaves out is as
 //! `leyden run` has it for the same model.
 
-use crate::app::{App, Served};
+use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
-use crate::openapi::token_schema;
+use crate::operation::token_schema;
 use crate::sampling_fields::{NUMBERS, SIZES, field_schema};
+use crate::served::Served;
 use leyden_engine::sample::{
     Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
 };

@@ -1,6 +1,7 @@
 //! Tools that a model may call: the fields that say so.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammars::{Rule, Shape};
@@ -8,6 +9,7 @@ use crate::limits::Limits;
 use crate::older;
 use crate::request::{Binding, Form};
 use crate::schema::WORD;
+use crate::served::Served;
 use crate::tool_kinds::{self, ToolNames};
 use leyden_constrain::{CallCheck, JsonForm, ToolRules};
 use leyden_text::output::{BareCalls, CallSyntax, CallWatch};

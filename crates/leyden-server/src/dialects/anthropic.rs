@@ -2,9 +2,10 @@
 
 use super::anthropic_blocks as blocks;
 use super::stops::Stops;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::dialect::{Dialect, event};
 use crate::ending;
 use crate::error::ApiError;
@@ -13,7 +14,7 @@ use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
 use crate::limits::Limits;
 use crate::mailbox::{End, Update};
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
 use crate::sampling;

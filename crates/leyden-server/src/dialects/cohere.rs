@@ -2,18 +2,20 @@
 //! dialects and lives in [`crate::routes`].
 
 use super::openai;
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::auth;
 use crate::base64::base64;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::dialect::Dialect;
 use crate::embedding;
 use crate::encoding::{Inputs, Long};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::pieces::{self, Pieces};
 use crate::prompt;
+use crate::served::Served;
 use hyper::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! llama-server's own `/embedding` and `/embeddings`: vectors for texts, in a list.
 
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::embedding;
 use crate::encoding::{self, Long};
 use crate::error::ApiError;
-use crate::openapi::{operation, several_schema};
+use crate::operation::{operation, several_schema};
 use crate::pieces::Pieces;
 use crate::prompt;
 use hyper::Response;

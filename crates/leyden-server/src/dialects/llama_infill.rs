@@ -1,8 +1,9 @@
 //! llama-server's `/infill`: what stands between two texts, as editors ask for it.
 
 use super::llama_server;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::fim::{self, Gap};

@@ -1,11 +1,13 @@
 //! llama-server's `/lora-adapters`: a model's adapters, and their scales in requests that say nothing of them.
 
 use crate::adapters;
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::replies::document;
+use crate::served::Served;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

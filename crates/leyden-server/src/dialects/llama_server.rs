@@ -1,9 +1,10 @@
 //! llama-server's own endpoints: `/completion`, `/apply-template`, `/props` and `/slots`.
 
 use super::stops::Stops;
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::dialect::{self, Dialect};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -14,12 +15,13 @@ use crate::log::Entry;
 use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
-use crate::openapi::{operation, several_schema};
+use crate::operation::{operation, several_schema};
 use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::rendering;
 use crate::replies::document;
 use crate::request;
+use crate::served::Served;
 use crate::timings::{self, Tokens};
 use crate::token_name;
 use crate::tools;

@@ -3,9 +3,10 @@
 //! Answers are lines of JSON by default, of which the last has the reason of the end and the times. `keep_alive` is about models
 //! that are loaded when they are asked for; others stay.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::defaults::WITHOUT_EFFECT;
 use crate::dialect::Dialect;
 use crate::ending;
@@ -14,17 +15,19 @@ use crate::fields::Fields;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
 use crate::json_form;
+use crate::keep_alive;
 use crate::log::Entry;
 use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::moment::rfc3339;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::pieces::Pieces;
 use crate::prompt;
 use crate::rendering;
 use crate::replies::document;
 use crate::request;
 use crate::sampling;
+use crate::served::Served;
 use crate::speech::{Speech, ToolCall};
 use crate::synonyms;
 use crate::tool_kinds;
@@ -32,10 +35,7 @@ use crate::tools;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -61,25 +61,6 @@ enum Kind {
 
 /// A request: `None` where it only wants the model to be there.
 type Asked = (Option<Inference>, String, Kind);
-
-/// Whether a body asks for nothing but that its model leaves the memory: no text, and no time to stay.
-pub(crate) fn only_unloads(path: &str, body: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Asked<'a> {
-        #[serde(borrow)]
-        prompt: Option<Cow<'a, str>>,
-        messages: Option<Vec<IgnoredAny>>,
-        keep_alive: Option<Value>,
-    }
-    if !matches!(path, "/api/chat" | "/api/generate") {
-        return false;
-    }
-    let Ok(asked) = serde_json::from_slice::<Asked<'_>>(body) else { return false };
-    let stays = asked.keep_alive.is_none_or(|keep| keep_alive(&keep) != Ok(Some(Duration::ZERO)));
-    !stays
-        && asked.prompt.is_none_or(|text| text.is_empty())
-        && asked.messages.is_none_or(|all| all.is_empty())
-}
 
 /// Lets a model go. One that stays as long as the server answers as to a request that loads it.
 fn unload(app: &App, call: &Call, kind: Kind) -> Result<Response<Reply>, ApiError> {
@@ -186,55 +167,8 @@ fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String),
 
 /// The model that a request names, which stays in memory as `keep_alive` says.
 pub(super) fn model(app: &App, call: &Call, body: &mut Fields) -> Result<Arc<Served>, ApiError> {
-    keep(call, body)?;
+    keep_alive::keep(call, body)?;
     app.model(body.text("model").or_else(|| body.text("name")).as_deref())
-}
-
-/// Takes `keep_alive`, which says how long the request's model stays in memory.
-pub(crate) fn keep(call: &Call, body: &mut Fields) -> Result<(), ApiError> {
-    if let Some(keep) = body.take("keep_alive") {
-        call.keep_model(keep_alive(&keep)?);
-    }
-    Ok(())
-}
-
-/// The schema of `keep_alive`.
-pub(crate) fn keep_alive_schema() -> Value {
-    json!({
-        "anyOf": [{ "type": "number" }, { "type": "string" }],
-        "description": "Time for which a model that is loaded on demand stays after its last request: seconds, or such as `5m`"
-    })
-}
-
-/// How long a model stays after its last request: seconds, or a text such as `5m`; negative is until others need the room.
-fn keep_alive(value: &Value) -> Result<Option<Duration>, ApiError> {
-    let wrong = || ApiError::field("keep_alive", "`keep_alive` is neither seconds nor a time such as `5m`");
-    let seconds = match value {
-        Value::Number(number) => number.as_f64().ok_or_else(wrong)?,
-        Value::String(text) => span(text).ok_or_else(wrong)?,
-        _ => return Err(wrong()),
-    };
-    // No server outlives a hundred years, and no clock shows a time far behind them.
-    let most = 100.0 * 365.0 * 86_400.0;
-    Ok((0.0..=most).contains(&seconds).then(|| Duration::from_secs_f64(seconds)))
-}
-
-/// Seconds of a time as Go writes it: `90`, `1h30m`, `-1s`.
-fn span(text: &str) -> Option<f64> {
-    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Some(seconds).filter(|s| s.is_finite());
-    }
-    let (sign, mut rest) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        let (name, unit) = UNITS.iter().find(|(name, _)| rest[digits..].starts_with(name))?;
-        seconds += number * unit;
-        rest = &rest[digits + name.len()..];
-    }
-    (!text.is_empty()).then_some(sign * seconds)
 }
 
 /// Ids of calls, which need not have any here: results come in their order.
@@ -476,7 +410,7 @@ fn shared_schema(app: &App, more: Value) -> Value {
         },
         // Nothing is seen here, and whoever sends images wants them to be.
         "images": { "type": "array", "maxItems": 0 },
-        "keep_alive": keep_alive_schema()
+        "keep_alive": keep_alive::schema()
     });
     extend(&mut properties, more);
     json!({ "type": "object", "additionalProperties": false, "required": ["model"], "properties": properties })

@@ -1,12 +1,13 @@
 //! Ollama's `/api/embed` and its older form `/api/embeddings`: vectors of texts.
 
 use super::ollama;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::embedding;
 use crate::encoding::{self, Long};
 use crate::error::ApiError;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::pieces::Pieces;
 use crate::prompt;
 use crate::replies::document;

@@ -4,16 +4,17 @@
 
 use super::ollama;
 use crate::abilities::Wish;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::defaults::{self, Defaults};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::models::{Slot, without_tag};
 use crate::on_demand::{Change, Changed, Changer};
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::prompt;
 use crate::replies::{document, plain};
+use crate::slot::{Slot, without_tag};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,15 +2,16 @@
 
 use crate::abilities::Wish;
 use crate::about::About;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::model::ModelInfo;
-use crate::models::Slot;
 use crate::moment::rfc3339;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
+use crate::slot::Slot;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -77,7 +78,7 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
 /// Describes a model, which stays unloaded if it is.
 async fn about(slot: &Slot) -> Result<About, ApiError> {
     if let Some(model) = slot.served() {
-        return prompt::aside(move || Ok(About::of(&model))).await;
+        return prompt::aside(move || Ok(model.about())).await;
     }
     let Some((model, _)) = &slot.on_demand else {
         return Err(ApiError::internal(format!("`{}` is not loaded", slot.name)));

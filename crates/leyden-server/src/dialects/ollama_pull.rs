@@ -4,11 +4,12 @@
 //! model share its pull ([`crate::pulls`]).
 
 use super::ollama;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::on_demand::Pulling;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::pulls::Told;
 use crate::replies::document;
 use hyper::body::Bytes;

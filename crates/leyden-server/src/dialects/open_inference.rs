@@ -1,12 +1,13 @@
 //! The Open Inference Protocol (KServe's V2): health and metadata, as Kubernetes and its gateways ask for them.
 
 use crate::abilities::Wish;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};

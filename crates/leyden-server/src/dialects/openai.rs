@@ -1,6 +1,5 @@
 //! What OpenAI's endpoints have in common: errors, keys, the frame of answers and of streams, messages and their pieces.
 
-use crate::app::Served;
 use crate::auth;
 use crate::dialect::{self, Dialect};
 use crate::error::ApiError;
@@ -9,7 +8,9 @@ use crate::log::Entry;
 use crate::mailbox::End;
 use crate::moment::unix_time;
 use crate::pieces::Pieces;
+use crate::published::or_null;
 use crate::request::{Common, UsageInStream};
+use crate::served::Served;
 use crate::speech::{Answer, Speech};
 use crate::timings::{self, Tokens};
 use crate::tool_kinds::ToolNames;
@@ -245,4 +246,52 @@ pub(crate) fn message(answer: Answer, names: &ToolNames) -> Value {
         message["tool_calls"] = answer.calls.iter().map(call).collect();
     }
     message
+}
+
+/// The schema of the events of a stream, whose data are like `chunk` and, at the end, the word `[DONE]` or an error.
+pub(crate) fn events_schema(chunk: &Value) -> Value {
+    json!({ "schema": {
+        "type": "object",
+        "required": ["data"],
+        "properties": { "data": { "anyOf": [{ "const": "[DONE]" }, {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": { "anyOf": [chunk, OPENAI.error_reference()] }
+        }] } }
+    } })
+}
+
+/// The schema of an answer with choices, or of a piece of one.
+pub(crate) fn answer_schema(object: &str, choice: &Value, whole: bool) -> Value {
+    let mut required = vec!["id", "object", "created", "model", "choices"];
+    let mut usage = usage_schema();
+    if whole {
+        required.push("usage");
+    } else {
+        usage = or_null(usage);
+    }
+    json!({
+        "type": "object",
+        "required": required,
+        "properties": {
+            "id": { "type": "string" }, "object": { "const": object }, "created": { "type": "integer" },
+            "model": { "type": "string" }, "choices": { "type": "array", "items": choice }, "usage": usage,
+            "seed": { "type": "integer", "description": "With this seed the same request gives the same answer" },
+            "system_fingerprint": { "type": "string" }
+        }
+    })
+}
+
+/// The schema of a usage.
+fn usage_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
+        "properties": {
+            "prompt_tokens": { "type": "integer" },
+            "completion_tokens": { "type": "integer" },
+            "total_tokens": { "type": "integer" },
+            "prompt_tokens_details": { "type": "object", "properties": { "cached_tokens": { "type": "integer" } } }
+        }
+    })
 }

@@ -1,17 +1,19 @@
 //! text-embeddings-inference's endpoints: `/embed`, `/embed_all`, `/embed_sparse`, `/predict`, `/similarity`, `/info`. Its `/rerank` is the one of
 //! all ([`crate::routes`]).
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::dialect::Dialect;
 use crate::embedding;
 use crate::encoding::{self, Before, Input, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
-use crate::openapi::{operation, several_schema};
+use crate::operation::{operation, several_schema};
 use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::replies::document;
+use crate::served::Served;
 use hyper::{Response, StatusCode};
 use leyden_engine::Pool;
 use serde_json::{Map, Value, json};

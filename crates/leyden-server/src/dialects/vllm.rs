@@ -1,16 +1,18 @@
 //! vLLM's endpoints for models that pool: `/score`, `/classify`, `/pooling`.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::chat_input;
 use crate::embedding;
 use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
 use crate::moment::unix_time;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::pieces::Pieces;
 use crate::prompt;
+use crate::served::Served;
 use crate::usage::Usage;
 use hyper::Response;
 use leyden_engine::Pool;

@@ -1,9 +1,11 @@
 //! `/v1/chat/completions`: the next message of a conversation.
 
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::dialect;
 use crate::dialects::openai::{self, Deltas, Head, Names, finish_reason};
+use crate::dialects::openai::{answer_schema, events_schema};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
@@ -11,7 +13,7 @@ use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
 use crate::older;
-use crate::openapi::{answer_schema, events_schema, operation, rule};
+use crate::operation::{operation, rule};
 use crate::pieces::Pieces;
 use crate::prompt;
 use crate::rendering;

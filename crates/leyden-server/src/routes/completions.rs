@@ -1,18 +1,21 @@
 //! `/v1/completions`: the continuation of texts.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::dialect;
 use crate::dialects::openai::{self, Head, Names, finish_reason};
+use crate::dialects::openai::{answer_schema, events_schema};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference};
 use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
-use crate::openapi::{answer_schema, events_schema, operation, several_schema};
+use crate::operation::{operation, several_schema};
 use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::request::{self, Wanted};
+use crate::served::Served;
 use crate::token_name;
 use crate::usage::Usage;
 use hyper::Response;

@@ -1,9 +1,10 @@
 //! `/detokenize`: the text of tokens.
 
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
-use crate::openapi::{operation, token_schema};
+use crate::operation::{operation, token_schema};
 use crate::prompt;
 use crate::replies::plain;
 use hyper::{Response, StatusCode};

@@ -1,13 +1,14 @@
 //! `/v1/embeddings`: vectors for texts.
 
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::base64::base64;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::chat_input;
 use crate::embedding;
 use crate::encoding::{Long, with};
 use crate::error::ApiError;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::pieces::{self, Pieces};
 use crate::prompt;
 use hyper::Response;

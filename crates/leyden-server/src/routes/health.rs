@@ -1,9 +1,10 @@
 //! `/health` and `/health/live`: whether requests would be answered, and whether the process runs.
 
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::replies::document;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};

@@ -1,12 +1,13 @@
 //! `/v1/chat/completions/input_tokens`: the tokens of a conversation, as llama-server counts them.
 
 use super::chat;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::inference;
 use crate::older;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::prompt::{self, Extent};
 use crate::replies::document;
 use hyper::{Response, StatusCode};

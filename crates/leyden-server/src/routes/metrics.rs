@@ -1,10 +1,11 @@
 //! `/metrics`: the counters, for Prometheus.
 
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::metrics::{Series, page};
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::replies::plain;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};

@@ -16,9 +16,7 @@ mod rerank;
 mod tokenize;
 mod version;
 
-use crate::app::{App, Call};
 use crate::auth::{Access, Scope};
-use crate::body::Reply;
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
 use crate::dialects::cohere::{self, COHERE};
@@ -36,29 +34,8 @@ use crate::dialects::openai::OPENAI;
 use crate::dialects::responses;
 use crate::dialects::tei::{self, TEI};
 use crate::dialects::vllm;
-use crate::error::ApiError;
-use hyper::{Method, Response};
-use serde_json::Value;
-use std::pin::Pin;
-use std::sync::Arc;
-
-/// What an endpoint returns.
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response<Reply>, ApiError>> + Send>>;
-
-/// An endpoint.
-#[derive(Debug)]
-pub(crate) struct Route {
-    pub(crate) method: Method,
-    /// A part in braces stands for anything, slashes included. Of two paths that fit, the first in the table counts.
-    pub(crate) path: &'static str,
-    pub(crate) access: Access,
-    /// Whether it costs work, and counts as a request of its key.
-    pub(crate) generates: bool,
-    pub(crate) dialect: &'static Dialect,
-    pub(crate) answer: fn(Arc<App>, Call) -> Answering,
-    /// Its operation in the OpenAPI document.
-    pub(crate) describe: fn(&App) -> Value,
-}
+use crate::route::Route;
+use hyper::Method;
 
 /// Declares the endpoints, by dialect: module, function, method, path, access, whether it computes.
 macro_rules! routes {
@@ -228,25 +205,6 @@ pub(crate) fn methods(path: &str) -> Vec<&'static str> {
 /// Whether a path is answered however many connections there are: health, and what tells how busy the server is.
 pub(crate) fn answers_always(path: &str) -> bool {
     find(&Method::GET, path).is_some_and(|f| f.route.is_health() || f.route.access == METRICS)
-}
-
-impl Route {
-    /// Returns true if a request's body says on which model it runs.
-    pub(crate) fn names_model(&self) -> bool {
-        // None runs where models are pulled, changed or described.
-        let without = ["/api/pull", "/api/copy", "/api/create", "/api/show"].contains(&self.path);
-        self.method == Method::POST && !without
-    }
-
-    /// Returns true if a request has a body.
-    pub(crate) fn has_body(&self) -> bool {
-        self.method == Method::POST || self.path == "/api/delete"
-    }
-
-    /// Whether it says how the server is, and nothing else.
-    pub(crate) fn is_health(&self) -> bool {
-        ["/health", "/v1/health", "/v2/health"].iter().any(|start| self.path.starts_with(start))
-    }
 }
 
 /// A path as in the table: slashes at its end are left out, and of several in a row all but one, as clients come by them

@@ -1,12 +1,13 @@
 //! `/v1/models`: what is served.
 
 use crate::abilities::Wish;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
-use crate::models::Slot;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::replies::document;
+use crate::slot::Slot;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;

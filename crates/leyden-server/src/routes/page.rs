@@ -3,10 +3,11 @@
 //! `web/` of the repository has its source; what `npm run build` makes of it is embedded here, so the page needs no
 //! other server and no network.
 
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
-use crate::openapi::operation;
+use crate::operation::operation;
 use hyper::Response;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};

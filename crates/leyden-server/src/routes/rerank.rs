@@ -1,13 +1,15 @@
 //! `/v1/rerank`, `/v2/rerank`, `/rerank`: documents in the order in which they answer a question, in the words of Cohere, Jina,
 //! llama-server and vLLM, which agree on most, and of text-embeddings-inference, whose requests have `texts`.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
+use crate::served::Served;
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

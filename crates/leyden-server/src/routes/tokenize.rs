@@ -1,16 +1,18 @@
 //! `/tokenize`: the tokens of a text or a conversation.
 
-use crate::app::{App, Call, Served};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::inference;
 use crate::messages;
 use crate::older;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::pieces::{self, Pieces};
 use crate::prompt::{self, Extent};
 use crate::rendering;
+use crate::served::Served;
 use crate::tools;
 use hyper::Response;
 use leyden_text::Special;

@@ -5,9 +5,10 @@
 
 use super::events::used;
 use super::{Ready, ask, input, renamed};
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::base64;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::inference;
 use crate::moment::unix_time;

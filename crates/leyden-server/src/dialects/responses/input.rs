@@ -1,7 +1,8 @@
 //! The items of a request as messages of a chat.
 
 use super::{compact, unknown};
-use crate::app::{App, Call};
+use crate::app::App;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::messages::text_of;

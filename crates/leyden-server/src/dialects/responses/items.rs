@@ -4,10 +4,10 @@
 //! written, piece by piece: the tree of one with twenty alternatives takes some twenty kilobytes.
 
 use super::extend;
-use crate::app::Served;
 use crate::logprobs;
 use crate::mailbox::TokenLogprob;
 use crate::pieces::{Pieces, Writer};
+use crate::served::Served;
 use crate::tool_kinds::{Declared, ToolNames};
 use leyden_text::output::OutputEvent;
 use leyden_text::{Bounds, Special};

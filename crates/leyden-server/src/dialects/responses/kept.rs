@@ -1,8 +1,9 @@
 //! Answers that are kept: shown, forgotten, and the items that they were made of.
 
 use super::{input, unknown};
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::replies::{document, plain};
 use hyper::{Response, StatusCode};

@@ -18,8 +18,9 @@ pub(crate) use self::schema::{
     describe_input_items, describe_retrieve,
 };
 use self::tools::Tools;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::body::Reply;
+use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::inference::{self, Begun, Inference, Said};

@@ -3,7 +3,7 @@
 use super::compact;
 use crate::app::App;
 use crate::messages::content_schema;
-use crate::openapi::operation;
+use crate::operation::operation;
 use crate::sampling;
 use crate::schema::{WORD, refused};
 use crate::tool_kinds::{format_schema, other_than};

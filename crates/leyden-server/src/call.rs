@@ -1,0 +1,208 @@
+//! [`Call`]: a request on its way to an endpoint.
+
+use crate::abilities::Wish;
+use crate::adapters;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::error::ApiError;
+use crate::fields::{self, Fields};
+use crate::json;
+use crate::log::Entry;
+use crate::models::Lease;
+use crate::schema;
+use crate::served::Served;
+use crate::slot::without_tag;
+use crate::synonyms;
+use leyden_models::AdapterSet;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A request on its way to an endpoint.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) caller: Caller,
+    pub(crate) entry: Arc<Entry>,
+    /// What the path has in the place of its variable.
+    pub(crate) variable: String,
+    /// The part of its address behind `?`.
+    pub(crate) query: String,
+    /// The path of its route.
+    route: &'static str,
+    body: Vec<u8>,
+    /// True if it asks for nothing but that its model leaves the memory.
+    only_unloads: bool,
+    given_up: Arc<AtomicBool>,
+    /// The use of the model, until the answer has ended.
+    lease: Option<Arc<Lease>>,
+    /// The adapters that it asks for, once its fields are known.
+    adapters: OnceLock<AdapterSet>,
+    /// The name by which it asks for its model.
+    asked: OnceLock<String>,
+    /// Bytes of memory that its answer takes beside the values that are computed.
+    shown_bytes: OnceLock<usize>,
+}
+
+impl Call {
+    /// Returns a request without a body. `place` has the path of its route and the value of the path's variable.
+    pub(crate) fn new(
+        caller: Caller,
+        entry: Arc<Entry>,
+        place: (&'static str, String),
+        query: String,
+    ) -> Call {
+        let (route, variable) = place;
+        Call {
+            caller,
+            entry,
+            variable,
+            query,
+            route,
+            body: Vec::new(),
+            only_unloads: false,
+            given_up: Arc::default(),
+            lease: None,
+            adapters: OnceLock::new(),
+            asked: OnceLock::new(),
+            shown_bytes: OnceLock::new(),
+        }
+    }
+
+    /// Adds the body; `only_unloads` tells that it asks for nothing but that its model leaves the memory.
+    pub(crate) fn with_body(self, body: Vec<u8>, only_unloads: bool) -> Call {
+        Call { body, only_unloads, ..self }
+    }
+
+    /// Adds the use of the model.
+    pub(crate) fn with_lease(self, lease: Option<Lease>) -> Call {
+        Call { lease: lease.map(Arc::new), ..self }
+    }
+
+    /// Changes how long the model stays in memory after its last request, if it is one that goes.
+    pub(crate) fn keep_model(&self, idle: Option<Duration>) {
+        if let Some(lease) = &self.lease {
+            lease.keep(idle);
+        }
+    }
+
+    /// The use of the model, for what goes on behind the answer of its engine.
+    pub(crate) fn lease(&self) -> Option<Arc<Lease>> {
+        self.lease.clone()
+    }
+
+    /// When its time is over.
+    pub(crate) fn deadline(&self, app: &App) -> Instant {
+        self.entry.started() + app.request_time
+    }
+
+    /// Tells if it asks for nothing but that its model leaves the memory.
+    pub(crate) fn only_unloads(&self) -> bool {
+        self.only_unloads
+    }
+
+    /// Bytes of the body.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Whether nobody waits any more while it is prepared; behind that it has no meaning.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// What says so.
+    pub(crate) fn given_up(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.given_up)
+    }
+
+    /// Says how many bytes of memory the answer takes beside the values that are computed.
+    pub(crate) fn shows(&self, bytes: usize) {
+        let _ = self.shown_bytes.set(bytes);
+    }
+
+    /// Bytes of memory that the answer takes beside the values that are computed.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        self.shown_bytes.get().copied().unwrap_or_default()
+    }
+
+    /// The fields of the body, checked, under the names that this server has for them.
+    pub(crate) fn fields(&self, app: &App) -> Result<Fields, ApiError> {
+        let limits = &app.limits;
+        let mut body = json::parse(&self.body, limits.json_depth, limits.json_values)?;
+        if let Some(schema) = app.body_schema(self.route) {
+            let unknown = schema::check(schema, &mut body, app.strict)?;
+            self.entry.note(|facts| facts.ignored = names(&unknown));
+        }
+        let mut fields = Fields::from(body);
+        synonyms::rename(&mut fields)?;
+        let wish = Wish::of_route(self.route);
+        if wish != Wish::Any && !fields.has("model") {
+            fields.put("model", app.models.find_for(None, wish)?.name.as_str());
+        }
+        let given = fields.list("lora").map(adapters::read);
+        let asked = fields.peek("model").or_else(|| fields.peek("name"));
+        if let Some(name) = asked {
+            let _ = self.asked.set(name.to_owned());
+        }
+        // Whoever reads the name says what is wrong with it.
+        if let Some(model) = app.models.find(asked).ok().and_then(|slot| slot.served()) {
+            let name = asked.map(|name| without_tag(name).unwrap_or(name));
+            let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
+        }
+        Ok(fields)
+    }
+
+    /// The items of a body that is a list, checked; errors call it `name`.
+    pub(crate) fn items(&self, app: &App, name: &str) -> Result<Vec<Value>, ApiError> {
+        let items = json::parse(&self.body, app.limits.json_depth, app.limits.json_values)?;
+        if !items.is_array() {
+            return Err(ApiError::body(format!("the body must be a list, not {}", fields::kind(&items))));
+        }
+        let schema = json!({ "type": "object", "properties": { name: app.body_schema(self.route) } });
+        let mut body = json!({ name: items });
+        let unknown = schema::check(&schema, &mut body, app.strict)?;
+        self.entry.note(|facts| facts.ignored = names(&unknown));
+        Ok(Fields::from(body).list(name).unwrap_or_default())
+    }
+
+    /// Notes parts of the body that are left out, each as its place and its kind, for the response's header and the log.
+    ///
+    /// # Errors
+    /// 400 where the server is strict.
+    pub(crate) fn leave_out(&self, app: &App, parts: &[String]) -> Result<(), ApiError> {
+        let Some(more) = names(&parts[..parts.len().min(MOST_LEFT_OUT)]) else { return Ok(()) };
+        if app.strict {
+            let place = parts[0].split(':').next().unwrap_or_default();
+            return Err(ApiError::unsupported(place, format!("not supported: {more}")));
+        }
+        self.entry.note(|facts| {
+            let before = facts.ignored.take().map(|before| before + ", ").unwrap_or_default();
+            facts.ignored = Some(before + &more);
+        });
+        Ok(())
+    }
+
+    /// What the answer calls the model: as the request does, or by its name where that names none.
+    pub(crate) fn name_of(&self, model: &Served) -> String {
+        self.asked.get().unwrap_or(&model.name).clone()
+    }
+
+    /// The adapters that the request is computed with on its model.
+    pub(crate) fn adapters(&self, model: &Served) -> Result<AdapterSet, ApiError> {
+        self.adapters.get().map_or_else(|| model.adapters.choose(None, None), |set| Ok(set.clone()))
+    }
+}
+
+/// Names of fields for a header and a log, which may have anything in them.
+fn names(unknown: &[String]) -> Option<String> {
+    let known = |c: char| if c.is_ascii_alphanumeric() || "_-.[]:".contains(c) { c } else { '?' };
+    let shown = |name: &String| name.chars().take(NAME_CHARS).map(known).collect::<String>();
+    let names: Vec<String> = unknown.iter().map(shown).collect();
+    Some(names.join(", ")).filter(|names| !names.is_empty())
+}
+
+/// Characters of a field's name that are shown.
+const NAME_CHARS: usize = 64;
+/// Parts of a body that are named where they are left out.
+const MOST_LEFT_OUT: usize = 16;

@@ -1,0 +1,49 @@
+//! [`Route`]: a row of the table of endpoints.
+
+use crate::app::App;
+use crate::auth::Access;
+use crate::body::Reply;
+use crate::call::Call;
+use crate::dialect::Dialect;
+use crate::error::ApiError;
+use hyper::{Method, Response};
+use serde_json::Value;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// The answer of an endpoint under way.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response<Reply>, ApiError>> + Send>>;
+
+/// An endpoint.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    /// A part in braces stands for anything, slashes included. Of two paths that fit, the first in the table counts.
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    /// Whether it costs work, and counts as a request of its key.
+    pub(crate) generates: bool,
+    pub(crate) dialect: &'static Dialect,
+    pub(crate) answer: fn(Arc<App>, Call) -> Answering,
+    /// Its operation in the OpenAPI document.
+    pub(crate) describe: fn(&App) -> Value,
+}
+
+impl Route {
+    /// Returns true if a request's body says on which model it runs.
+    pub(crate) fn names_model(&self) -> bool {
+        // None runs where models are pulled, changed or described.
+        let without = ["/api/pull", "/api/copy", "/api/create", "/api/show"].contains(&self.path);
+        self.method == Method::POST && !without
+    }
+
+    /// Returns true if a request has a body.
+    pub(crate) fn has_body(&self) -> bool {
+        self.method == Method::POST || self.path == "/api/delete"
+    }
+
+    /// Tells if it says how the server is, and nothing else.
+    pub(crate) fn is_health(&self) -> bool {
+        ["/health", "/v1/health", "/v2/health"].iter().any(|start| self.path.starts_with(start))
+    }
+}

@@ -1,0 +1,211 @@
+//! From a request to a response: route, admission, body, endpoint, and the headers of every response.
+
+use crate::abilities::Wish;
+use crate::admission::check_content;
+use crate::app::{App, Descriptions};
+use crate::auth::{Access, Caller};
+use crate::body::{self, Reply};
+use crate::call::Call;
+use crate::cors;
+use crate::dialect::Dialect;
+use crate::dialects::openai::OPENAI;
+use crate::error::ApiError;
+use crate::failure::Error;
+use crate::ids;
+use crate::keep_alive;
+use crate::log::{Entry, Log};
+use crate::model::Model;
+use crate::openapi;
+use crate::options::ServerOptions;
+use crate::replies::document;
+use crate::routes::{self, Found, ROUTES};
+use crate::wire::{self, Wire};
+use hyper::body::{Body, Bytes};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Descriptions made from the table of routes.
+const DESCRIPTIONS: Descriptions = Descriptions {
+    document: |app| openapi::document(ROUTES, app),
+    bodies: |app| openapi::bodies(ROUTES, app),
+};
+
+impl App {
+    /// Starts the engines of the models that stay in memory.
+    ///
+    /// # Errors
+    /// There is no model, two have one name, or memory or threads are short.
+    pub(crate) fn start(models: Vec<Model>, options: ServerOptions, log: Log) -> Result<Arc<App>, Error> {
+        App::new(models, options, log, DESCRIPTIONS).map(Arc::new)
+    }
+
+    /// The answer to a connection for which there is no place.
+    pub(crate) fn turn_away(&self) -> Response<Reply> {
+        self.http.connections_refused.add(1);
+        let message = "there are too many connections";
+        let mut response =
+            failed(&OPENAI, &ApiError::unavailable("overloaded", message, Duration::from_secs(1)));
+        self.http.answered(response.status().as_u16());
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+
+    /// Answers a request.
+    pub(crate) async fn respond<B>(self: &Arc<App>, request: Request<B>) -> Response<Reply>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let found = routes::find(request.method(), request.uri().path());
+        let name = found.as_ref().map_or("unknown", |f| f.route.path);
+        let dialect = routes::dialect(request.uri().path());
+        let given = ids::of_client(request.headers()).map(str::to_owned);
+        let entry = Arc::new(Entry::new(Arc::clone(&self.log), self.ids.next(), given, name));
+        let mut caller = Caller::anybody();
+        let origin = self.origins.allowed(request.headers());
+        let result = self.answer(found, request, &entry, &mut caller).await;
+        let mut response = result.unwrap_or_else(|error| {
+            entry.note(|f| f.code = Some(error.code));
+            failed(dialect, &error)
+        });
+        let status = response.status();
+        entry.note(|f| {
+            f.status = Some(status);
+            f.key = caller.key.map(|_| caller.id.clone());
+        });
+        self.http.answered(status.as_u16());
+        let headers = response.headers_mut();
+        if let Some(origin) = origin {
+            cors::open(headers, origin);
+        }
+        if let Some(ignored) = entry.ignored() {
+            set(headers, "x-leyden-ignored", &ignored);
+        }
+        set(headers, "x-request-id", entry.shown());
+        set(headers, "x-content-type-options", "nosniff");
+        if let Some(keys) = &self.keys {
+            keys.headers(&caller, Instant::now()).iter().for_each(|(name, value)| set(headers, name, value));
+        }
+        response.body_mut().entry = Some(entry);
+        response
+    }
+
+    async fn answer<B>(
+        self: &Arc<App>,
+        found: Option<Found>,
+        mut request: Request<B>,
+        entry: &Arc<Entry>,
+        caller: &mut Caller,
+    ) -> Result<Response<Reply>, ApiError>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let wire = request.extensions_mut().remove::<Wire>();
+        if let Some(wire) = &wire {
+            let host = wire::check(&request, wire)?;
+            // Probes ask by any name, and learn nothing.
+            let probe = found.as_ref().is_some_and(|f| f.route.is_health());
+            if self.keys.is_none() && !probe {
+                self.hosts.check(host.as_deref())?;
+            }
+        }
+        let path_bytes = request.uri().path_and_query().map_or(0, |p| p.as_str().len());
+        if path_bytes > self.limits.path_bytes {
+            let message = format!("the path is longer than {} bytes", self.limits.path_bytes);
+            return Err(ApiError::new(StatusCode::URI_TOO_LONG, "path_too_long", message));
+        }
+        let Some(Found { route, variable }) = found else {
+            if cors::is_preflight(request.method(), request.headers())
+                && self.origins.allowed(request.headers()).is_some()
+            {
+                let methods = routes::methods(request.uri().path()).join(", ");
+                let mut response = options(&methods);
+                cors::answer_preflight(request.headers(), &methods, response.headers_mut());
+                return Ok(response);
+            }
+            // Who may not ask does not learn what there is.
+            self.admit(request.headers(), OPENAI.key, Access::AnyKey)?;
+            let methods = routes::methods(request.uri().path());
+            if methods.is_empty() {
+                return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is no such endpoint"));
+            }
+            if request.method() == Method::OPTIONS {
+                return Ok(options(&methods.join(", ")));
+            }
+            let message = format!("this endpoint takes {} only", methods.join(", "));
+            return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
+        };
+        *caller = self.admit(request.headers(), route.dialect.key, route.access)?;
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        if self.is_closing() && route.method == Method::POST {
+            return Err(ApiError::closing());
+        }
+        if route.generates
+            && let Some(keys) = &self.keys
+        {
+            keys.begin(caller, Instant::now())?;
+        }
+        let body = if route.has_body() {
+            let headers = request.headers();
+            let foreign = headers.contains_key(header::ORIGIN) && self.origins.allowed(headers).is_none();
+            check_content(headers, route.dialect.any_content && !foreign)?;
+            body::read(request.into_body(), &self.limits, wire.map(|w| w.hurry)).await?
+        } else {
+            Vec::new()
+        };
+        let only_unloads = keep_alive::only_unloads(route.path, &body);
+        let lease = match route.names_model() && !only_unloads {
+            true => {
+                let deadline = entry.started() + self.request_time;
+                self.lease(&body, Wish::of_route(route.path), deadline).await?
+            }
+            false => None,
+        };
+        let call = Call::new(caller.clone(), Arc::clone(entry), (route.path, variable), query)
+            .with_body(body, only_unloads)
+            .with_lease(lease);
+        (route.answer)(Arc::clone(self), call).await
+    }
+}
+
+/// The response to the question what an endpoint takes.
+fn options(methods: &str) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(""));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    set(response.headers_mut(), "allow", methods);
+    response
+}
+
+/// The response to a failed request.
+fn failed(dialect: &Dialect, error: &ApiError) -> Response<Reply> {
+    let mut response = document(error.status, &(dialect.error)(error));
+    let headers = response.headers_mut();
+    if let Some(seconds) = error.retry_seconds() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    match error.status {
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        // What the client still sends is not read.
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let methods = error.message.trim_start_matches("this endpoint takes ").trim_end_matches(" only");
+            if let Ok(value) = HeaderValue::from_str(methods) {
+                headers.insert(header::ALLOW, value);
+            }
+        }
+        _ => {}
+    }
+    response
+}
+
+fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    // Numbers and names of our own, which are valid.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}

@@ -1,0 +1,164 @@
+//! [`Served`]: a loaded model with its engines.
+
+use crate::about::{About, capabilities};
+use crate::adapters::Adapters;
+use crate::defaults::Defaults;
+use crate::failure::Error;
+use crate::generic_tools;
+use crate::grammar_cache::Grammars;
+use crate::log::Log;
+use crate::model::{Model, ModelInfo};
+use crate::replicas::Replicas;
+use leyden_engine::Pooling;
+use leyden_engine::sample::{SamplingParams, SequenceBreakers};
+use leyden_kernels::{Cpu, Tier};
+use leyden_models::Prompts;
+use leyden_text::output::OutputFormat;
+use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A model with its workers.
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) template: Option<Arc<ChatTemplate>>,
+    /// Whether special tokens that messages spell out are such.
+    pub(crate) special_in_content: bool,
+    /// Whole answers that are calls without their marks are calls.
+    pub(crate) bare_calls: bool,
+    pub(crate) sampling: SamplingParams,
+    pub(crate) defaults: Defaults,
+    pub(crate) sequence_breakers: Vec<String>,
+    /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
+    pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
+    pub(crate) grammars: Grammars,
+    /// How it writes what is not content.
+    pub(crate) format: OutputFormat,
+    /// Whether its template says nothing of tools, so that their descriptions and calls are written for it.
+    pub(crate) generic_tools: bool,
+    /// Whether it shows calls of earlier turns all the same.
+    pub(crate) shows_calls: bool,
+    /// Special tokens that mark it; ascending.
+    pub(crate) visible: Arc<[u32]>,
+    pub(crate) replicas: Replicas,
+    pub(crate) kv_type: leyden_kernels::attention::KvType,
+    pub(crate) context: usize,
+    /// Tokens that the cache holds.
+    pub(crate) kv_tokens: usize,
+    pub(crate) vocabulary: usize,
+    pub(crate) tier: Tier,
+    pub(crate) width: usize,
+    /// Numbers of a text's vector.
+    pub(crate) vector_width: usize,
+    pub(crate) pooling: Pooling,
+    pub(crate) info: ModelInfo,
+    /// Whether it has logits; an encoder has states alone.
+    pub(crate) generates: bool,
+    /// Bytes of memory that weights, caches and workspaces take.
+    pub(crate) bytes: u64,
+    pub(crate) network: Arc<dyn leyden_models::Network>,
+    pub(crate) adapters: Adapters,
+    pub(crate) prompts: Prompts,
+    /// What heads are computed on, beside the engines: one thread, that of whoever asks.
+    pub(crate) heads: Cpu,
+    /// Found when it is first asked for: finding it reads the whole vocabulary.
+    fim: OnceLock<Option<FillInMiddle>>,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Served {
+    /// The tokens with which it is asked for what stands between two texts, if it was made for that.
+    pub(crate) fn fill_in_middle(&self) -> Option<FillInMiddle> {
+        *self.fim.get_or_init(|| FillInMiddle::of(self.tokenizer.as_ref()))
+    }
+
+    /// Starts its engines.
+    ///
+    /// # Errors
+    /// Memory or threads are short.
+    pub(crate) fn start(model: Model, log: &Arc<Log>) -> Result<Served, Error> {
+        let replicas = Replicas::start(&model, log)?;
+        let config = model.network.config();
+        let mut format = model.template.as_deref().map_or_else(OutputFormat::plain, OutputFormat::detect);
+        let generic_tools = format.calls().is_none() && !format.is_harmony();
+        let shows_calls = generic_tools && model.template.as_deref().is_some_and(generic_tools::shows_calls);
+        if generic_tools {
+            format = format.with_generic_calls();
+        }
+        let visible = format.visible_tokens(model.tokenizer.as_ref()).into();
+        let blocks = leyden_kernels::attention::BLOCK_TOKENS;
+        let bytes = model.bytes();
+        Ok(Served {
+            bytes,
+            fim: OnceLock::new(),
+            replicas,
+            kv_type: model.worker.kv_type,
+            context: model.worker.context,
+            kv_tokens: model.worker.kv_tokens.div_ceil(blocks) * blocks,
+            vocabulary: model.network.vocabulary(),
+            tier: model.cpus[0].tier(),
+            width: config.width,
+            vector_width: config.vector_width(),
+            pooling: model.pooling,
+            info: model.info,
+            generates: config.generates(),
+            heads: Cpu::new(model.cpus[0].tier(), 1)
+                .map_err(leyden_engine::Error::from)?
+                .with_exact(model.cpus[0].is_exact()),
+            network: Arc::clone(&model.network),
+            adapters: Adapters::new(model.adapters),
+            prompts: model.prompts,
+            name: model.name,
+            tokenizer: model.tokenizer,
+            template: model.template,
+            special_in_content: model.special_in_content,
+            bare_calls: model.bare_calls,
+            sampling: model.sampling,
+            defaults: model.defaults,
+            sequence_breakers: model.sequence_breakers,
+            breakers: Mutex::default(),
+            grammars: Grammars::default(),
+            format,
+            generic_tools,
+            shows_calls,
+            visible,
+        })
+    }
+}
+
+impl Served {
+    /// Describes it as `/api/show` does.
+    pub(crate) fn about(&self) -> About {
+        let fills = self.generates && self.fill_in_middle().is_some();
+        About {
+            template: self
+                .template
+                .as_ref()
+                .map_or_else(String::new, |template| template.source().to_owned()),
+            capabilities: capabilities(self.network.config(), self.pooling, fills, &self.format),
+            width: self.width,
+            vocabulary: self.vocabulary,
+            defaults: self.defaults.clone(),
+        }
+    }
+
+    /// Bytes of memory that hold something: weights, adapters, the blocks of the caches with tokens in them, and states of
+    /// recurrent layers.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let blocks: u64 =
+            self.replicas.metrics().map(|m| m.kv_blocks_used.get() + m.kv_blocks_cached.get()).sum();
+        let states: u64 = self.replicas.metrics().map(|m| m.running.get() + m.state_checkpoints.get()).sum();
+        let shape = self.network.kv_shape(self.kv_type).ok();
+        let (token, state) = shape.map_or((0, 0), |shape| (shape.token_bytes(), shape.state_bytes()));
+        let block = (token * leyden_kernels::attention::BLOCK_TOKENS) as u64;
+        let weights = self.network.weight_bytes() as u64 + self.adapters.bytes();
+        let cache = blocks.saturating_mul(block).saturating_add(states.saturating_mul(state as u64));
+        weights.saturating_add(cache).min(self.bytes)
+    }
+}

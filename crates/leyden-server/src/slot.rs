@@ -1,0 +1,84 @@
+//! [`Slot`]: the place of one model of a server, which is loaded or not.
+
+use crate::abilities::Abilities;
+use crate::model::ModelInfo;
+use crate::on_demand::OnDemand;
+use crate::residency::Place;
+use crate::served::Served;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The place of one model.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) name: String,
+    pub(crate) aliases: Vec<String>,
+    /// The names of its adapters.
+    pub(crate) adapters: Vec<String>,
+    pub(crate) info: ModelInfo,
+    pub(crate) abilities: Abilities,
+    /// The longest text, of a model that is not loaded as far as memory allows it.
+    pub(crate) context: usize,
+    /// How it is loaded, and its number among those that come and go; `None` for one that stays.
+    pub(crate) on_demand: Option<(OnDemand, Place)>,
+    pub(crate) served: Mutex<Option<Arc<Served>>>,
+    /// True once it was taken out: it is only here until its last request has ended.
+    pub(crate) gone: AtomicBool,
+}
+
+/// The name before `:latest` in any case, if it ends so.
+pub(crate) fn without_tag(name: &str) -> Option<&str> {
+    let (front, tag) = name.rsplit_once(':')?;
+    tag.eq_ignore_ascii_case("latest").then_some(front)
+}
+
+impl Slot {
+    /// The place of a model that is not loaded.
+    pub(crate) fn vacant(model: OnDemand, place: Place) -> Slot {
+        let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
+        let (adapters, context) = (model.adapters.clone(), model.context);
+        let abilities = model.abilities;
+        let on_demand = Some((model, place));
+        Slot {
+            name,
+            aliases,
+            adapters,
+            info,
+            abilities,
+            context,
+            on_demand,
+            served: Mutex::default(),
+            gone: AtomicBool::default(),
+        }
+    }
+
+    /// The model that is loaded here.
+    pub(crate) fn place(&self) -> MutexGuard<'_, Option<Arc<Served>>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it may be called: its name first, then the others, then those of it with an adapter.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.aliases).chain(&self.adapters).map(String::as_str)
+    }
+
+    /// Whether a name is that of one of its adapters.
+    pub(crate) fn is_adapter(&self, name: &str) -> bool {
+        self.adapters.iter().any(|adapter| adapter == name)
+    }
+
+    /// Whether it is loaded when it is asked for.
+    pub(crate) fn is_on_demand(&self) -> bool {
+        self.on_demand.is_some()
+    }
+
+    /// The model, if it is loaded.
+    pub(crate) fn served(&self) -> Option<Arc<Served>> {
+        self.place().clone()
+    }
+
+    /// The longest text in tokens.
+    pub(crate) fn context(&self) -> usize {
+        self.served().map_or(self.context, |served| served.context)
+    }
+}
