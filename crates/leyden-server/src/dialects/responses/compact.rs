@@ -3,10 +3,11 @@
 //! OpenAI's items with a summary are encrypted. Here they are the text in base64, which the model that is served wrote, so
 //! that every answer reads what another one wrote.
 
+use super::asked::{Ready, ask, renamed};
 use super::events::used;
-use super::{Ready, ask, input, renamed};
+use super::input;
+use super::summary::{KIND, content_of};
 use crate::app::App;
-use crate::base64;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::error::ApiError;
@@ -23,23 +24,8 @@ const INSTRUCTION: &str = "Summarise the conversation above for somebody who goe
                            numbers, decisions, results of tools, open questions, and the task as it stands. Write the summary \
                            only.";
 
-/// The beginning of the message that a summary becomes.
-const HEADING: &str = "Summary of the conversation until here:\n\n";
-
-/// The beginning of a summary's bytes.
-const MARK: &str = "leyden summary\n";
-
 /// The part of the context that a summary may take.
 const SHARE: usize = 4;
-
-/// A kind of item that has a summary.
-pub(super) const KIND: &str = "compaction";
-
-/// Returns the text of the message that an item's summary becomes; `None` for a summary that another server wrote.
-pub(super) fn message_of(content: &str) -> Option<String> {
-    let bytes = String::from_utf8(base64::decode(content)?).ok()?;
-    Some(format!("{HEADING}{}", bytes.strip_prefix(MARK)?))
-}
 
 pub(crate) async fn compact(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, Ready { inference, asked }) = prompt::prepare(&app, call, read).await?;
@@ -51,7 +37,7 @@ pub(crate) async fn compact(app: Arc<App>, call: Call) -> Result<Response<Reply>
         let message = "the model wrote no summary of the conversation";
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "empty_summary", message));
     }
-    let content = base64::encode(format!("{MARK}{}", summary.trim()).as_bytes());
+    let content = content_of(&summary);
     let shown = json!({
         "id": id, "object": "response.compaction", "created_at": unix_time(),
         "output": compacted(asked.items, &id, &content), "usage": used(usage, 0),
@@ -106,9 +92,5 @@ mod tests {
         let said = vec![message("system"), message("user"), message("assistant"), call];
         assert_eq!(kinds(said.clone()), ["system", "compaction"]);
         assert_eq!(kinds([said, vec![message("user")]].concat()), ["system", "compaction", "user"]);
-        let content = base64::encode(format!("{MARK}Hm.").as_bytes());
-        assert_eq!(message_of(&content), Some(format!("{HEADING}Hm.")));
-        assert_eq!(message_of("gAAAAABo"), None);
-        assert_eq!(message_of(&base64::encode(b"Hm.")), None);
     }
 }

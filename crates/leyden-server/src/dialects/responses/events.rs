@@ -1,9 +1,9 @@
 //! An answer under way: its document, and its stream of events.
 
+use super::input;
 use super::items::Output;
-use super::{MOST_KEPT, input};
 use crate::app::App;
-use crate::dialects::memory::Kept;
+use crate::dialects::memory::{self, Kept};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::mailbox::{End, Update};
@@ -13,6 +13,9 @@ use crate::speech::Speech;
 use crate::usage::Usage;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// The most bytes of an answer that is kept.
+pub(super) const MAX_KEPT_BYTES: usize = memory::BYTES;
 
 /// An answer under way.
 pub(super) struct Events {
@@ -58,7 +61,7 @@ impl Events {
         let shown = self.document(&mut pieces);
         let (mut writer, mut document) = (pieces.writer(&shown), Vec::new());
         while writer.more(&mut document) {
-            if document.len() > MOST_KEPT {
+            if document.len() > MAX_KEPT_BYTES {
                 return;
             }
         }

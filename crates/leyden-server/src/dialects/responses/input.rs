@@ -1,12 +1,13 @@
 //! The items of a request as messages of a chat.
 
-use super::{compact, unknown};
+use super::summary;
 use crate::app::App;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::messages::text_of;
 use crate::tool_kinds::{arguments_of, full_name};
+use hyper::StatusCode;
 use serde_json::{Value, json};
 
 /// Adds the field `input` to the items of a conversation and to its messages. Returns places and kinds of items that are left
@@ -78,7 +79,7 @@ pub(super) fn add(mut item: Fields, messages: &mut Vec<Value>) -> Option<String>
             let (id, content) = (item.text("call_id"), item.take("output").map(text_of).unwrap_or_default());
             messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
         }
-        compact::KIND => match item.text("encrypted_content").and_then(|text| compact::message_of(&text)) {
+        summary::KIND => match item.text("encrypted_content").and_then(|text| summary::message_of(&text)) {
             Some(summary) => messages.push(json!({ "role": "user", "content": summary })),
             None => return Some(kind),
         },
@@ -132,7 +133,7 @@ pub(super) fn name(items: &mut [Value], response: &str) {
             "custom_tool_call" => "ctc",
             "custom_tool_call_output" => "ctco",
             "reasoning" => "rs",
-            compact::KIND => "cmp",
+            summary::KIND => "cmp",
             _ => "msg",
         };
         item["id"] = format!("{start}_{response}_i{at}").into();
@@ -141,7 +142,7 @@ pub(super) fn name(items: &mut [Value], response: &str) {
 
 /// An item as lists of items show it: with its status, and with a message's content in parts.
 pub(super) fn shown(mut item: Value) -> Value {
-    if item["type"] != compact::KIND && item["status"].is_null() {
+    if item["type"] != summary::KIND && item["status"].is_null() {
         item["status"] = "completed".into();
     }
     match item["type"].as_str() {
@@ -171,4 +172,11 @@ pub(super) fn shown(mut item: Value) -> Value {
 /// The message of an assistant that is the last.
 fn open(messages: &mut [Value]) -> Option<&mut Value> {
     messages.last_mut().filter(|last| last["role"] == "assistant")
+}
+
+/// Returns the error about an answer that is not kept.
+pub(super) fn unknown(param: &str) -> ApiError {
+    let message = "there is no such response, or it is not kept any more";
+    let error = ApiError::new(StatusCode::NOT_FOUND, "response_not_found", message);
+    ApiError { param: Some(param.to_owned()), ..error }
 }

@@ -3,7 +3,7 @@
 //! Tokens with their logarithmic probabilities stay as they were computed until the text of an event or of a document is
 //! written, piece by piece: the tree of one with twenty alternatives takes some twenty kilobytes.
 
-use super::extend;
+use super::repeated::extend;
 use crate::logprobs;
 use crate::mailbox::TokenLogprob;
 use crate::pieces::{Pieces, Writer};

@@ -1,6 +1,6 @@
 //! Answers that are kept: shown, forgotten, and the items that they were made of.
 
-use super::{input, unknown};
+use super::input::{self, unknown};
 use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;

@@ -1,6 +1,6 @@
 //! What requests and answers look like.
 
-use super::compact;
+use super::summary;
 use crate::app::App;
 use crate::messages::content_schema;
 use crate::operation::operation;
@@ -30,7 +30,7 @@ const ITEMS: &[&str] = &[
     "custom_tool_call_output",
     "reasoning",
     "item_reference",
-    compact::KIND,
+    summary::KIND,
 ];
 
 fn input_schema(app: &App) -> Value {
@@ -84,7 +84,7 @@ fn input_schema(app: &App) -> Value {
         typed("reasoning", &[], reasoning, &["id", "status", "encrypted_content"]),
         reference,
         typed(
-            compact::KIND,
+            summary::KIND,
             &["encrypted_content"],
             json!({ "encrypted_content": text }),
             &["id", "status", "created_by"],

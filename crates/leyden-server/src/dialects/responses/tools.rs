@@ -1,6 +1,6 @@
 //! The tools of a request, of all kinds that OpenAI has, as functions of a chat, and the choice among them.
 
-use super::{Filled, with_defaults};
+use super::repeated::{Filled, with_defaults};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::tool_kinds::{Declared, ToolNames, chosen_name, full_name, of_free_text};

@@ -1,0 +1,97 @@
+//! The answer to a request, whole or as a stream, and the number of tokens of its prompt.
+
+use super::asked::{Asked, Ready, ask, read, renamed};
+use super::events::{Events, MAX_KEPT_BYTES};
+use super::items::Output;
+use crate::app::App;
+use crate::body::Reply;
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::inference::{self, Begun, Said};
+use crate::mailbox::End;
+use crate::pieces::Pieces;
+use crate::prompt;
+use crate::replies::document;
+use crate::speech::Answer;
+use hyper::{Response, StatusCode};
+use leyden_text::output::OutputEvent;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A number with as few digits as tell it from other numbers of its type.
+fn as_written(number: f32) -> Value {
+    number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}
+
+/// Bytes of a token with its probability, or of an alternative, in the text of a document.
+const SHOWN_BYTES: usize = 128;
+
+pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (call, ready) = prompt::prepare(&app, call, read).await?;
+    let Ready { inference, asked: Asked { mut head, items, names, store, .. } } = ready;
+    let owner = call.caller.id.clone();
+    let alternatives = inference.extras.logprobs;
+    // The text of the document is kept; all else is written piece by piece.
+    if let Some(alternatives) = alternatives.filter(|_| store) {
+        let most = inference.common.max_tokens.unwrap_or(usize::MAX);
+        let tokens =
+            inference.wanted.iter().map(|wanted| wanted.room.min(most)).fold(0, usize::saturating_add);
+        let bytes = tokens.saturating_mul(alternatives + 1).saturating_mul(SHOWN_BYTES);
+        call.shows(bytes.min(MAX_KEPT_BYTES));
+    }
+    let begun = inference::begin(Arc::clone(&app), call, inference).await?;
+    let id = begun.running.id();
+    head["id"] = format!("resp_{id}").into();
+    head["model"] = begun.running.name_of(&begun.common.model).into();
+    let params = &begun.common.sampling.params;
+    for (name, value) in [
+        ("temperature", params.temperature),
+        ("top_p", params.top_p),
+        ("presence_penalty", params.penalties.presence),
+        ("frequency_penalty", params.penalties.frequency),
+    ] {
+        head[name] = as_written(value);
+    }
+    let output = Output::new(id, Arc::clone(&begun.common.model), alternatives, names, begun.common.stream);
+    let mut events = Events { app, owner, store, items, head, output, end: End::Stop, speech: None };
+    if begun.common.stream {
+        let Begun { running, mut speeches, .. } = begun;
+        events.speech = Some(speeches.swap_remove(0));
+        return Ok(running.stream(events));
+    }
+    let (mut said, usage) = begun.whole().await?;
+    let Said { answer, end, logprobs, .. } = said.swap_remove(0);
+    events.output.tokens(logprobs);
+    // The same items, without their events.
+    parts(answer).into_iter().for_each(|part| events.output.hear(part));
+    events.finish(end, usage);
+    let mut pieces = Pieces::new();
+    let shown = events.document(&mut pieces);
+    Ok(pieces.document(&shown))
+}
+
+/// The parts of a whole answer.
+fn parts(answer: Answer) -> Vec<OutputEvent> {
+    let mut parts = Vec::new();
+    parts.extend(Some(OutputEvent::Reasoning(answer.reasoning)));
+    parts.extend(Some(OutputEvent::Content(answer.content)));
+    for (index, call) in answer.calls.into_iter().enumerate() {
+        parts.push(OutputEvent::ToolCallStart { index, id: Some(call.id), name: call.name });
+        parts.push(OutputEvent::ToolCallArguments { index, fragment: call.arguments });
+    }
+    parts
+}
+
+pub(crate) async fn count(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
+    let (_, tokens) = prompt::prepare(&app, call, counted).await?;
+    Ok(document(StatusCode::OK, &json!({ "object": "response.input_tokens", "input_tokens": tokens })))
+}
+
+/// The tokens of the prompt that a request makes.
+fn counted(app: &App, call: &Call) -> Result<usize, ApiError> {
+    let mut chat = ask(app, call)?.chat;
+    let model = app.model(chat.text("model").as_deref())?;
+    let extent = prompt::Extent::of_body(call);
+    let conversation = inference::conversation(app, call, &model, extent, &mut chat);
+    Ok(conversation.map_err(renamed)?.0.tokens.len())
+}
