@@ -1,4 +1,4 @@
-//! Admission of a request: its key, its place within the limits of the key, the type of its body, and its model.
+//! Admission of a request: its key and the rate limit of that, the type of its body, and the use of its model.
 
 use crate::abilities::Wish;
 use crate::app::App;
@@ -28,14 +28,22 @@ impl App {
         }
     }
 
-    /// The use of the model that a request names, where models are loaded when they are asked for.
+    /// Takes a request from the rate limit of its key.
+    ///
+    /// # Errors
+    /// 429: requests or tokens of the key are used up.
+    pub(crate) fn begin(&self, caller: &Caller) -> Result<(), ApiError> {
+        self.keys.as_ref().map_or(Ok(()), |keys| keys.begin(caller, Instant::now()))
+    }
+
+    /// Waits for the model that a request names, where models are loaded when requests name them.
     pub(crate) async fn lease(
         &self,
         body: &[u8],
         wish: Wish,
         deadline: Instant,
     ) -> Result<Option<Lease>, ApiError> {
-        /// Where a request names its model.
+        /// The fields in which a request names its model.
         #[derive(Deserialize)]
         struct Named<'a> {
             #[serde(borrow)]
@@ -46,7 +54,7 @@ impl App {
         if !self.models.come_and_go() {
             return Ok(None);
         }
-        // What is no such object is refused when it is read.
+        // Another body is refused when it is read.
         let Ok(named) = serde_json::from_slice::<Named<'_>>(body) else { return Ok(None) };
         let asked = named.model.or(named.name);
         let slot = self.models.look_for(asked.as_deref(), wish).await?;
@@ -63,7 +71,7 @@ impl App {
     }
 }
 
-/// Only plain JSON is read: no other type, unless any will do, and no compression.
+/// Refuses bodies that are not plain JSON: other types, unless `any` is set, and compressed ones.
 pub(crate) fn check_content(headers: &HeaderMap, any: bool) -> Result<(), ApiError> {
     let refuse =
         |message| Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));

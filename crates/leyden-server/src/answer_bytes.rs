@@ -9,7 +9,7 @@ const TOKEN: usize = 64;
 const ALTERNATIVE: usize = size_of::<(u32, f32)>();
 /// Bytes of a vector's entry in an answer: its object, with names and numbers of its own.
 const ENTRY: usize = 512;
-/// What is computed is collected, and changed on its way: twice the bytes are there at a time.
+/// Results are collected and converted, so that twice the bytes are there at a time.
 const COPIES: usize = 2;
 
 /// Returns the bytes that the answers of `tasks` can take; `width` is the numbers of a token's state.

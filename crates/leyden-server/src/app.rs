@@ -58,9 +58,9 @@ pub(crate) struct App {
     pub(crate) short: Turns,
     pub(crate) long: Turns,
     pub(crate) request_time: Duration,
-    /// When the server started, in seconds since 1970.
+    /// The server's start, in seconds since 1970.
     pub(crate) started: u64,
-    /// Whether fields that are not known are refused.
+    /// True if unknown fields are refused.
     pub(crate) strict: bool,
     /// Objects of schemas are open in the dialects that close them by default.
     pub(crate) open_schemas: bool,
@@ -160,7 +160,7 @@ impl App {
         (self.descriptions.document)(self)
     }
 
-    /// What the models may be called.
+    /// Returns all names of all models.
     fn names(&self) -> Vec<String> {
         self.models
             .all()
@@ -175,12 +175,12 @@ impl App {
         self.models.served().iter().map(of).min().unwrap_or(i32::MAX as usize)
     }
 
-    /// Whether all models that are loaded can compute.
+    /// Returns true if all models that are loaded can compute.
     pub(crate) fn is_able(&self) -> bool {
         self.models.served().iter().all(|m| m.replicas.are_alive())
     }
 
-    /// Whether requests should be sent elsewhere.
+    /// Returns true if requests should be sent elsewhere.
     pub(crate) fn is_retiring(&self) -> bool {
         self.retiring.load(Ordering::SeqCst)
     }
@@ -190,7 +190,7 @@ impl App {
         self.retiring.store(true, Ordering::SeqCst);
     }
 
-    /// Whether requests are no longer taken.
+    /// Returns true if requests are no longer taken.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }
@@ -201,7 +201,7 @@ impl App {
         self.closing.store(true, Ordering::SeqCst);
     }
 
-    /// Whether no model has anything to do.
+    /// Returns true if no model has anything to do.
     pub(crate) fn is_idle(&self) -> bool {
         let idle = |m: &Arc<Served>| m.replicas.metrics().all(|m| m.running.get() + m.waiting.get() == 0);
         self.models.served().iter().all(idle)

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Call {
     pub(crate) caller: Caller,
     pub(crate) entry: Arc<Entry>,
-    /// What the path has in the place of its variable.
+    /// The value of the variable in the path.
     pub(crate) variable: String,
     /// The part of its address behind `?`.
     pub(crate) query: String,
@@ -91,27 +91,27 @@ impl Call {
         self.lease.clone()
     }
 
-    /// When its time is over.
+    /// Returns the moment when its time is over.
     pub(crate) fn deadline(&self, app: &App) -> Instant {
         self.entry.started() + app.request_time
     }
 
-    /// Tells if it asks for nothing but that its model leaves the memory.
+    /// Returns true if it asks for nothing but that its model leaves the memory.
     pub(crate) fn only_unloads(&self) -> bool {
         self.only_unloads
     }
 
-    /// Bytes of the body.
+    /// Returns the bytes of the body.
     pub(crate) fn body_bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// Whether nobody waits any more while it is prepared; behind that it has no meaning.
+    /// Returns true if the client went while the request is prepared; after that it has no meaning.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// What says so.
+    /// Returns the flag of [`is_given_up`](Self::is_given_up).
     pub(crate) fn given_up(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.given_up)
     }
@@ -171,7 +171,7 @@ impl Call {
     /// # Errors
     /// 400 where the server is strict.
     pub(crate) fn leave_out(&self, app: &App, parts: &[String]) -> Result<(), ApiError> {
-        let Some(more) = names(&parts[..parts.len().min(MOST_LEFT_OUT)]) else { return Ok(()) };
+        let Some(more) = names(&parts[..parts.len().min(MAX_LEFT_OUT)]) else { return Ok(()) };
         if app.strict {
             let place = parts[0].split(':').next().unwrap_or_default();
             return Err(ApiError::unsupported(place, format!("not supported: {more}")));
@@ -183,7 +183,7 @@ impl Call {
         Ok(())
     }
 
-    /// What the answer calls the model: as the request does, or by its name where that names none.
+    /// Returns the model's name in the answer: the one in the request, or its own where the request names none.
     pub(crate) fn name_of(&self, model: &Served) -> String {
         self.asked.get().unwrap_or(&model.name).clone()
     }
@@ -205,4 +205,4 @@ fn names(unknown: &[String]) -> Option<String> {
 /// Characters of a field's name that are shown.
 const NAME_CHARS: usize = 64;
 /// Parts of a body that are named where they are left out.
-const MOST_LEFT_OUT: usize = 16;
+const MAX_LEFT_OUT: usize = 16;

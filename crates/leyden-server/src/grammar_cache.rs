@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Compiled grammars that are kept.
 const KEPT: usize = 64;
-/// What they may occupy together, as [`Compiled::bytes`] estimates it and with their sources; the last is kept in any case.
+/// The bytes that they may take together, as [`Compiled::bytes`] estimates it and with their sources; the last is kept in any case.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// A model's vocabulary as grammars need it, and the last grammars.

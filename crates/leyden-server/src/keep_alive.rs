@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Tells if a body asks for nothing but that its model leaves the memory: no text, and no time to stay.
+/// Returns true if a body asks for nothing but that its model leaves the memory: no text, and no time to stay.
 pub(crate) fn only_unloads(path: &str, body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Asked<'a> {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// Tells a waiting request that it has its model, or why not.
+/// The sender of a model's use, or of an error, to a request that waits for it.
 pub(crate) type Answer = oneshot::Sender<Result<Lease, ApiError>>;
 
 /// The requests that ask for models.

@@ -21,7 +21,7 @@ pub(crate) struct Route {
     /// A part in braces stands for anything, slashes included. Of two paths that fit, the first in the table counts.
     pub(crate) path: &'static str,
     pub(crate) access: Access,
-    /// Whether it costs work, and counts as a request of its key.
+    /// True if it costs work, and counts as a request of its key.
     pub(crate) generates: bool,
     pub(crate) dialect: &'static Dialect,
     pub(crate) answer: fn(Arc<App>, Call) -> Answering,
@@ -42,7 +42,7 @@ impl Route {
         self.method == Method::POST || self.path == "/api/delete"
     }
 
-    /// Tells if it says how the server is, and nothing else.
+    /// Returns true if it says how the server is, and nothing else.
     pub(crate) fn is_health(&self) -> bool {
         ["/health", "/v1/health", "/v2/health"].iter().any(|start| self.path.starts_with(start))
     }

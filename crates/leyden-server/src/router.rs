@@ -141,10 +141,8 @@ impl App {
         if self.is_closing() && route.method == Method::POST {
             return Err(ApiError::closing());
         }
-        if route.generates
-            && let Some(keys) = &self.keys
-        {
-            keys.begin(caller, Instant::now())?;
+        if route.generates {
+            self.begin(caller)?;
         }
         let body = if route.has_body() {
             let headers = request.headers();

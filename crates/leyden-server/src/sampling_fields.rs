@@ -5,7 +5,7 @@ use leyden_engine::sample::SamplingParams;
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 
-/// A field that is a number: where it goes.
+/// A field that is a number: its range, and its place in the parameters.
 pub(crate) struct NumberField {
     pub(crate) name: &'static str,
     pub(crate) range: RangeInclusive<f64>,
@@ -36,7 +36,7 @@ pub(crate) static NUMBERS: &[NumberField] = &[
     NumberField { name: "dry_base", range: 1.0..=1000.0, set: |p, x| p.dry.base = x },
 ];
 
-/// A field that is a size: what -1 means, and where it goes.
+/// A field that is a size: the meaning of -1, and its place in the parameters.
 pub(crate) struct SizeField {
     pub(crate) name: &'static str,
     pub(crate) unlimited: Option<usize>,
@@ -44,7 +44,7 @@ pub(crate) struct SizeField {
 }
 
 /// The largest of them: more tokens than any context has.
-const MOST: usize = i32::MAX as usize;
+const MAX_SIZE: usize = i32::MAX as usize;
 
 pub(crate) static SIZES: &[SizeField] = &[
     SizeField { name: "top_k", unlimited: Some(0), set: |p, n| p.top_k = n },
@@ -60,5 +60,5 @@ pub(crate) fn field_schema(name: &str) -> Value {
     }
     let Some(field) = SIZES.iter().find(|field| field.name == name) else { return schema::refused("") };
     let least = if field.unlimited.is_some() { -1 } else { 0 };
-    json!({ "type": "integer", "minimum": least, "maximum": MOST })
+    json!({ "type": "integer", "minimum": least, "maximum": MAX_SIZE })
 }

@@ -23,9 +23,9 @@ pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<Arc<ChatTemplate>>,
-    /// Whether special tokens that messages spell out are such.
+    /// True if the text of a special token in a message is that token.
     pub(crate) special_in_content: bool,
-    /// Whole answers that are calls without their marks are calls.
+    /// True if a whole answer that has the form of calls without their marks is taken as calls.
     pub(crate) bare_calls: bool,
     pub(crate) sampling: SamplingParams,
     pub(crate) defaults: Defaults,
@@ -33,11 +33,11 @@ pub(crate) struct Served {
     /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
     pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
     pub(crate) grammars: Grammars,
-    /// How it writes what is not content.
+    /// The marks with which it writes reasoning and calls.
     pub(crate) format: OutputFormat,
-    /// Whether its template says nothing of tools, so that their descriptions and calls are written for it.
+    /// True if its template says nothing of tools, so that their descriptions and calls are written for it.
     pub(crate) generic_tools: bool,
-    /// Whether it shows calls of earlier turns all the same.
+    /// True if its template shows calls of earlier turns all the same.
     pub(crate) shows_calls: bool,
     /// Special tokens that mark it; ascending.
     pub(crate) visible: Arc<[u32]>,
@@ -53,14 +53,14 @@ pub(crate) struct Served {
     pub(crate) vector_width: usize,
     pub(crate) pooling: Pooling,
     pub(crate) info: ModelInfo,
-    /// Whether it has logits; an encoder has states alone.
+    /// True if it has logits; an encoder has hidden states alone.
     pub(crate) generates: bool,
     /// Bytes of memory that weights, caches and workspaces take.
     pub(crate) bytes: u64,
     pub(crate) network: Arc<dyn leyden_models::Network>,
     pub(crate) adapters: Adapters,
     pub(crate) prompts: Prompts,
-    /// What heads are computed on, beside the engines: one thread, that of whoever asks.
+    /// The processor for heads, beside the engines: one thread, that of the caller.
     pub(crate) heads: Cpu,
     /// Found when it is first asked for: finding it reads the whole vocabulary.
     fim: OnceLock<Option<FillInMiddle>>,
@@ -73,7 +73,7 @@ impl fmt::Debug for Served {
 }
 
 impl Served {
-    /// The tokens with which it is asked for what stands between two texts, if it was made for that.
+    /// Returns the tokens with which it is asked for what stands between two texts, if it was made for that.
     pub(crate) fn fill_in_middle(&self) -> Option<FillInMiddle> {
         *self.fim.get_or_init(|| FillInMiddle::of(self.tokenizer.as_ref()))
     }

@@ -19,7 +19,7 @@ pub(crate) struct Slot {
     pub(crate) abilities: Abilities,
     /// The longest text, of a model that is not loaded as far as memory allows it.
     pub(crate) context: usize,
-    /// How it is loaded, and its number among those that come and go; `None` for one that stays.
+    /// The way to load it, and its number among those that come and go; `None` for one that stays.
     pub(crate) on_demand: Option<(OnDemand, Place)>,
     pub(crate) served: Mutex<Option<Arc<Served>>>,
     /// True once it was taken out: it is only here until its last request has ended.
@@ -33,7 +33,7 @@ pub(crate) fn without_tag(name: &str) -> Option<&str> {
 }
 
 impl Slot {
-    /// The place of a model that is not loaded.
+    /// Returns the place of a model that is not loaded.
     pub(crate) fn vacant(model: OnDemand, place: Place) -> Slot {
         let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
         let (adapters, context) = (model.adapters.clone(), model.context);
@@ -57,17 +57,17 @@ impl Slot {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it may be called: its name first, then the others, then those of it with an adapter.
+    /// Returns its names: its own first, then the aliases, then those of its adapters.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.name).chain(&self.aliases).chain(&self.adapters).map(String::as_str)
     }
 
-    /// Whether a name is that of one of its adapters.
+    /// Returns true if a name is that of one of its adapters.
     pub(crate) fn is_adapter(&self, name: &str) -> bool {
         self.adapters.iter().any(|adapter| adapter == name)
     }
 
-    /// Whether it is loaded when it is asked for.
+    /// Returns true if it is loaded when a request names it.
     pub(crate) fn is_on_demand(&self) -> bool {
         self.on_demand.is_some()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What happens on a connection.
+/// The state of a connection's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     /// Requests that are being answered.
@@ -19,7 +19,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// That of a connection whose requests are counted among `all`, too.
+    /// Returns the state of a new connection, whose requests are counted among `all`, too.
     pub(crate) fn of(all: &Arc<AtomicUsize>) -> Traffic {
         Traffic { all: Arc::clone(all), ..Traffic::default() }
     }
@@ -45,7 +45,7 @@ impl Traffic {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// What a client still sends will not be read.
+    /// Notes that the rest of a body will not be read.
     pub(crate) fn leave_unread(&self) {
         self.unread.store(true, Ordering::Relaxed);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Options of each engine of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerOptions {
-    /// How keys and values are stored.
+    /// The type of stored keys and values.
     pub kv_type: KvType,
     /// The longest text in tokens, prompt and answer together.
     pub context: usize,
@@ -24,7 +24,7 @@ pub struct WorkerOptions {
     pub queue_per_key: usize,
     /// By how much prompts may lengthen the time between two tokens of others.
     pub prompt_stall: Duration,
-    /// Whether repetitions in a text are used to guess tokens ahead.
+    /// True if repetitions in a text are used to draft tokens.
     pub speculate: bool,
     /// For tests: a request whose prompt begins with this token panics in its step.
     pub panic_token: Option<u32>,
