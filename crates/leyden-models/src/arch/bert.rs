@@ -1,5 +1,5 @@
-//! BERT (Devlin et al., 2018), RoBERTa (Liu et al., 2019), DistilBERT (Sanh et al., 2019) and what is built like them: MiniLM, BGE,
-//! E5 and most models that make vectors of texts.
+//! BERT (Devlin et al., 2018), RoBERTa (Liu et al., 2019), DistilBERT (Sanh et al., 2019) and models built like them:
+//! MiniLM, BGE, E5 and most embedding models.
 
 use super::bert_class::{BERT, ROBERTA_HEAD};
 use super::{Architecture, Conversion, HfClass, distilbert};
@@ -55,7 +55,7 @@ const XLM_ROBERTA: &str = "xlm-roberta";
 const CAUSAL: Field = field("attention.causal", "is_decoder");
 const PADDING: Field = field("", "pad_token_id");
 
-/// What RoBERTa counts positions from, behind that of padding, where a configuration does not say.
+/// Default of `pad_token_id`, after which RoBERTa's positions begin.
 const DEFAULT_PADDING: u32 = 1;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
@@ -90,7 +90,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         }
     }
     config.learned_positions = Some(first);
-    // The table has rows before the first position, too.
+    // The position table has rows before the first position.
     config.context -= first;
     Ok(config)
 }

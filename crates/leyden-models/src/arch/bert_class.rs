@@ -1,4 +1,4 @@
-//! Classes of BERT and RoBERTa in Hugging Face's libraries, which other encoders are described by.
+//! Classes of BERT and RoBERTa in Hugging Face's libraries, on which those of other encoders are based.
 
 use super::{ATTENTION, DECODER, HfClass};
 use leyden_kernels::ops::Activation;
@@ -29,7 +29,7 @@ pub(super) const BERT: HfClass = HfClass {
         ("mlm.decoder", "cls.predictions.decoder"),
         ("mlm.output", "cls.predictions"),
     ],
-    // Positions by number, and the heads that the model was first trained with.
+    // Position ids, and the heads of pretraining.
     unused: &["embeddings.position_ids", "pooler.", "cls.", "lm_head.", "vocab_"],
     ..DECODER
 };
@@ -48,9 +48,9 @@ pub(super) const OTHER_BIASES: [&str; 11] = [
     "mlm.output",
 ];
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const BERT_TENSORS: &[(&str, &str)] = &[
-    // Of embeddings that are narrower than the layers.
+    // Projection of embeddings that are narrower than the layers.
     ("token_embd_proj", "embeddings_project"),
     ("token_embd", "embeddings.word_embeddings"),
     ("position_embd", "embeddings.position_embeddings"),

@@ -1,5 +1,5 @@
-//! Command R7B and Command A (Cohere, 2024): Command R's blocks; three of four layers attend to a window, and only these have a
-//! rotation.
+//! Command R7B and Command A (Cohere, 2024): Command R's blocks; three of four layers have a sliding window, and only
+//! these have RoPE.
 
 use super::command_r::blocks;
 use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
@@ -34,7 +34,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const WINDOW: Field = field("attention.sliding_window", "sliding_window");
-/// Of so many layers one attends to everything.
+/// Default period of full-attention layers.
 const DEFAULT_PATTERN: usize = 4;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

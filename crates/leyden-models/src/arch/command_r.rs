@@ -1,5 +1,5 @@
-//! Command R (Cohere, 2024): attention and feed-forward layer side by side behind one norm, which subtracts the mean and has no
-//! bias; a factor on logits.
+//! Command R (Cohere, 2024): parallel attention and feed-forward layer after one LayerNorm without bias; a factor on
+//! logits.
 
 use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
 use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
@@ -25,10 +25,10 @@ pub(super) const OWN_KEYS: &[&str] =
     &["attention.layer_norm_epsilon", "layer_norm_eps", "logit_scale", "position_embedding_type"];
 
 const LOGITS: Field = field("logit_scale", "logit_scale");
-/// In a folder that does not say.
+/// Default in a folder.
 const DEFAULT_SCALE: f32 = 0.0625;
 
-/// What all of Cohere's models share.
+/// Reads the parameters that all of Cohere's models share.
 pub(super) fn blocks(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let reader = r.with_partial_rotation(1.0);
     let pairs = Some(RopePairs::Interleaved);

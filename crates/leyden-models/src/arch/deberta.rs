@@ -1,5 +1,5 @@
-//! DeBERTa v2 and v3 (He et al., 2021): attention to what tokens say and to how far they are apart, with a part of the score
-//! for each.
+//! DeBERTa v2 and v3 (He et al., 2021): disentangled attention, with separate score terms for content and for
+//! relative positions.
 
 use super::bert_class::{BERT, OTHER_BIASES};
 use super::{ATTENTION, Architecture, Conversion, HfClass};
@@ -46,7 +46,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings.word_embeddings"),
     ("position_embd", "embeddings.position_embeddings"),
@@ -72,7 +72,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let mut config = r.encoder()?;
     let Reader::Hf(hf, _) = r else { return Ok(config) };
     if hf.json().get("conv_kernel_size").is_some_and(|size| size.as_u64() != Some(0)) {
-        return Err(hf.invalid("conv_kernel_size", "a convolution behind the first layer is not supported"));
+        return Err(hf.invalid("conv_kernel_size", "a convolution after the first layer is not supported"));
     }
     let json = hf.json();
     let activation = hf.activation()?;
@@ -101,7 +101,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
 
 fn bias(r: &Reader<'_>, hf: &HfConfig<'_>, context: usize) -> Result<PositionBias, Error> {
     let json = hf.json();
-    // Minus one stands for the longest text.
+    // -1 means the maximum context length.
     let positive = |key: &str| json.get(key).and_then(|n| n.as_i64()).filter(|n| *n > 0);
     let longest = match positive("max_relative_positions") {
         Some(_) => hf.opt_size("max_relative_positions")?.unwrap_or(context),
@@ -112,7 +112,10 @@ fn bias(r: &Reader<'_>, hf: &HfConfig<'_>, context: usize) -> Result<PositionBia
         None => None,
     };
     if buckets.is_some_and(|buckets| buckets < 2 || buckets / 2 + 1 >= longest) {
-        return Err(r.invalid(BUCKETS, format!("ranges of distances up to {longest} tokens are not so many")));
+        return Err(r.invalid(
+            BUCKETS,
+            format!("this number of buckets does not fit distances up to {longest} tokens"),
+        ));
     }
     let kinds = "pos_att_type";
     let of = match json.get(kinds) {

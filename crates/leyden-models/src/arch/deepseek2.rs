@@ -1,5 +1,6 @@
-//! DeepSeek V2 and V3 (DeepSeek-AI, 2024): latent attention, and mixtures with experts that every token goes through. V2 weighs
-//! experts by softmax; V3, R1 and others by the logistic function, with a bias that balances the choice, in groups.
+//! DeepSeek V2 and V3 (DeepSeek-AI, 2024): multi-head latent attention, and mixtures with shared experts. V2 has
+//! softmax gating; V3, R1 and others have sigmoid gating with a bias that balances the choice of experts, and expert
+//! groups.
 
 use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass};
 use crate::config::{Field, LatentConfig, ModelConfig, Reader, RopeScaling, field, yarn_attention};
@@ -11,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "deepseek2",
     models: "DeepSeek-V2-Lite, V2, V2.5, V3, R1, Kimi-K2",
     config,
-    conversion: Conversion::None("latent attention lies in other matrices in GGUF"),
+    conversion: Conversion::None("GGUF has other matrices for latent attention"),
     own_keys: &[
         "attention.key_length_mla",
         "attention.kv_lora_rank",
@@ -47,7 +48,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const CLASS: HfClass = HfClass {
     keys: &[("num_experts", "n_routed_experts")],
-    // The second version's and the third's.
+    // Keys of V2 and V3.
     aliases: &[
         ("num_experts", "num_experts"),
         ("num_experts", "num_local_experts"),
@@ -74,18 +75,18 @@ const KEY_MLA: Field = field("attention.key_length_mla", "");
 const VALUE_MLA: Field = field("attention.value_length_mla", "");
 const KEY: Field = field("attention.key_length", "qk_nope_head_dim");
 const VALUE: Field = field("attention.value_length", "v_head_dim");
-const TURNED: Field = field("rope.dimension_count", "qk_rope_head_dim");
+const ROPE_DIM: Field = field("rope.dimension_count", "qk_rope_head_dim");
 
-/// The numbers of a head's key that stay and that turn, and of its value.
+/// Returns `qk_nope_head_dim`, `qk_rope_head_dim` and `v_head_dim`.
 fn head_sizes(r: &Reader<'_>) -> Result<[usize; 3], Error> {
-    let turned = r.size(TURNED)?;
+    let turned = r.size(ROPE_DIM)?;
     if !turned.is_multiple_of(2) {
-        return Err(r.invalid(TURNED, format!("{turned} is odd; values turn in pairs")));
+        return Err(r.invalid(ROPE_DIM, format!("{turned} is odd; RoPE rotates values in pairs")));
     }
     if let Reader::Hf(..) = r {
         return Ok([r.size(KEY)?, turned, r.size(VALUE)?]);
     }
-    // Files of the compressed form have its sizes under the usual keys.
+    // Files in MLA's compressed form have the compressed sizes under the usual keys.
     let either = |own: Field, usual: Field| match r.opt_u32(own)? {
         None | Some(0) => r.size(usual),
         Some(_) => r.size(own),
@@ -93,11 +94,12 @@ fn head_sizes(r: &Reader<'_>) -> Result<[usize; 3], Error> {
     let (whole, value) = (either(KEY_MLA, KEY)?, either(VALUE_MLA, VALUE)?);
     match whole.checked_sub(turned).filter(|plain| *plain > 0) {
         Some(plain) => Ok([plain, turned, value]),
-        None => Err(r.invalid(TURNED, format!("{turned} is not below the head size {whole}"))),
+        None => Err(r.invalid(ROPE_DIM, format!("{turned} is not below the head size {whole}"))),
     }
 }
 
-/// What YaRN does to the scores' scale, as it does not to cosine and sine here: GGUF has a tenth of the weight.
+/// Returns YaRN's factor on attention scores by `mscale_all_dim`. GGUF stores a tenth of the weight; its files have
+/// no factor on cosine and sine.
 fn scores_factor(r: &Reader<'_>, config: &mut ModelConfig) -> Result<f64, Error> {
     const LOG_MULTIPLIER: Field = field("rope.scaling.yarn_log_multiplier", "");
     let weight = match r {
@@ -134,7 +136,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             let v3 = config.json().str("model_type")? == "deepseek_v3";
             let name = config.json().opt_str("scoring_func")?;
             if name.is_some_and(|name| name != if v3 { "sigmoid" } else { "softmax" }) {
-                return Err(config.invalid("scoring_func", "is not that of this class"));
+                return Err(config.invalid("scoring_func", "is not the gating function of this class"));
             }
             v3
         }

@@ -1,9 +1,9 @@
-//! DistilBERT (Sanh et al., 2019): BERT's computation under names of its own.
+//! DistilBERT (Sanh et al., 2019): BERT's computation under other names.
 
 use super::HfClass;
 use super::bert_class::BERT;
 
-/// The value of `model_type`.
+/// Value of `model_type`.
 pub(super) const TYPE: &str = "distilbert";
 
 pub(super) const CLASS: HfClass = HfClass {
@@ -34,7 +34,7 @@ pub(super) const CLASS: HfClass = HfClass {
     ..BERT
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings.word_embeddings"),
     ("position_embd", "embeddings.position_embeddings"),

@@ -1,4 +1,4 @@
-//! ELECTRA (Clark et al., 2020): BERT whose embeddings may be narrower than its layers.
+//! ELECTRA (Clark et al., 2020): BERT with embeddings that may be narrower than the layers.
 
 use super::bert_class::{BERT, ROBERTA_HEAD};
 use super::{Architecture, Conversion, HfClass};

@@ -1,4 +1,4 @@
-//! EuroBERT (Boizard et al., 2025): Llama's blocks, whose tokens see those behind them too.
+//! EuroBERT (Boizard et al., 2025): Llama's blocks with bidirectional attention.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, FFN, HfClass};
 use crate::config::{DenseActivation, Head, HeadClass, ModelConfig, Reader, hf_head};

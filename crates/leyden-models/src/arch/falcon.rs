@@ -1,5 +1,5 @@
-//! Falcon (TII, 2023): attention and feed-forward layer side by side, with one norm or, in the larger models, one each; few heads of
-//! keys and values.
+//! Falcon (TII, 2023): parallel attention and feed-forward layer, with one norm, or in the larger models one each;
+//! few KV heads.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, NormPlacement, Reader};
@@ -40,7 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs. Where each half has a norm, GGUF calls attention's the second.
+/// Tensor names: GGUF's, and the class's. If each half has a norm, GGUF's name of attention's is `attn_norm_2`.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "word_embeddings"),
     ("output_norm", "ln_f"),

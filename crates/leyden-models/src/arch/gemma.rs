@@ -1,4 +1,4 @@
-//! Gemma (Gemma Team, 2024), the first: Llama's blocks with scaled embeddings and GELU.
+//! Gemma 1 (Gemma Team, 2024): Llama's blocks with scaled embeddings and GELU.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, Reader};
@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         tied: true,
         activations: &[("gelu_pytorch_tanh", Activation::GeluTanh), ("gelu", Activation::GeluTanh)],
         biases: |config| {
-            // It comes before the other key, which in old folders has another name for the same.
+            // `hidden_activation` overrides `hidden_act`, which in old folders names the same activation differently.
             match config.json().opt_str("hidden_activation")? {
                 None | Some("gelu_pytorch_tanh") => {}
                 Some(_) => {
@@ -35,7 +35,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let config = r.decoder(RopePairs::Halves)?;
     let mut config = config.each(|_, layer| layer.activation = Activation::GeluTanh);
     config.embedding_scale = (config.width as f32).sqrt();
-    // GGUF conversion adds it.
+    // Conversion to GGUF adds the offset to the weights.
     config.norm.offset = if matches!(r, Reader::Hf(..)) { 1.0 } else { 0.0 };
     Ok(config)
 }

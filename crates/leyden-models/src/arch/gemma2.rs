@@ -1,9 +1,10 @@
-//! Gemma 2 (Gemma Team, 2024): every second layer attends to a window; scores and logits have soft caps; norms before and behind
-//! each half of a block.
+//! Gemma 2 (Gemma Team, 2024): a sliding window in every second layer; soft caps on attention scores and logits;
+//! norms before and after each half of a block.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 
-/// GGUF's name, theirs. What other models call the norm behind attention is here the one before the feed-forward layer.
+/// Tensor names: GGUF's, and the class's. `post_attention_layernorm` is here the norm on attention's output; in other
+/// models it is the one before the feed-forward layer.
 pub(super) const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "norm"),
@@ -58,19 +59,20 @@ const SCALE: Field = field("", "query_pre_attn_scalar");
 const SCORE_SOFT_CAP: Field = field("attn_logit_softcapping", "attn_logit_softcapping");
 const LOGIT_SOFT_CAP: Field = field("final_logit_softcapping", "final_logit_softcapping");
 
-/// Where nothing is said, in GGUF and in a folder alike.
+/// Defaults in GGUF and in folders.
 const DEFAULT_WINDOW: usize = 4096;
 const DEFAULT_SCORE_CAP: f32 = 50.0;
 const DEFAULT_LOGIT_CAP: f32 = 30.0;
-/// Every second layer attends to everything.
+/// Default period of full-attention layers.
 const DEFAULT_PATTERN: usize = 2;
-/// What scores are scaled by in a folder that does not say.
+/// Default of `query_pre_attn_scalar` in a folder.
 const DEFAULT_SCALAR: f32 = 256.0;
-/// The layers of the 27-billion model, whose scores are scaled by the width for each head. GGUF does not say.
+/// Number of layers of the 27B model, whose attention scale is by `hidden_size / heads` instead of the head
+/// dimension. GGUF has no key for it.
 const LAYERS_27B: usize = 46;
 
-/// What scores are scaled by, where it is not the usual: said by a folder, or by the width for each head in the model of
-/// `layers_27b` layers.
+/// Returns the attention scale if it is not the usual one: from a folder's key, or by `hidden_size / heads` in the
+/// model of `layers_27b` layers.
 pub(super) fn attention_scale(
     r: &Reader<'_>,
     config: &ModelConfig,
@@ -92,7 +94,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let window = Mask::Window(r.opt_size(WINDOW)?.unwrap_or(DEFAULT_WINDOW));
     let windowed = r.windowed(count, DEFAULT_PATTERN)?;
     let scale = attention_scale(r, &config, LAYERS_27B)?;
-    // `null` in a folder stands for no cap, a missing key for the usual one.
+    // `null` in a folder means no cap, a missing key the default one.
     let cap = |field: Field, default: f32| match (r.opt_positive(field)?, r) {
         (Some(cap), _) => Ok(Some(cap)),
         (None, Reader::Hf(config, _)) if config.json().object().contains_key(config.key(field.hf())) => {
@@ -113,7 +115,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     });
     config.embedding_scale = (width as f32).sqrt();
     config.logit_soft_cap = logit_cap;
-    // GGUF conversion adds it.
+    // Conversion to GGUF adds the offset to the weights.
     config.norm.offset = if matches!(r, Reader::Hf(..)) { 1.0 } else { 0.0 };
     Ok(config)
 }

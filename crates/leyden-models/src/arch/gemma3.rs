@@ -1,5 +1,5 @@
-//! Gemma 3 (Gemma Team, 2025), the text model: of every six layers five attend to a window with a rotation of their own;
-//! blocks are normalised before and after each half, queries and keys head by head.
+//! Gemma 3 (Gemma Team, 2025), text model: five of six layers have a sliding window with their own RoPE base; norms
+//! before and after each half of a block, and per head on queries and keys.
 
 use super::gemma2::{TENSORS, attention_scale};
 use super::{Architecture, Conversion, DECODER, HfClass};
@@ -32,12 +32,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// EmbeddingGemma (Vera et al., 2025): the same, whose tokens see those behind them too, for vectors alone.
+/// EmbeddingGemma (Vera et al., 2025): Gemma 3 with bidirectional attention, for embeddings only.
 pub(super) const EMBEDDING: Architecture = Architecture {
     name: "gemma-embedding",
     models: "EmbeddingGemma",
-    config: |r| Ok(both_ways(config(r)?)),
-    conversion: Conversion::ToGguf("files of other programs lack what their folders say"),
+    config: |r| Ok(bidirectional(config(r)?)),
+    conversion: Conversion::ToGguf("files of other programs lack settings of their folders"),
     own_keys: &[
         "attention.causal",
         "attention.sliding_window",
@@ -54,12 +54,13 @@ const WINDOW: Field = field("attention.sliding_window", "sliding_window");
 const LOCAL_BASE: Field = field("rope.freq_base_swa", "rope_local_base_freq");
 const LOGIT_SOFT_CAP: Field = field("final_logit_softcapping", "final_logit_softcapping");
 
-/// Where nothing is said: of how many layers one attends to everything; the base of the others' rotation and, in a folder, of
-/// its own.
+/// Defaults: period of full-attention layers, RoPE base of sliding-window layers, and in a folder that of
+/// full-attention layers.
 const DEFAULT_PATTERN: usize = 6;
 const DEFAULT_LOCAL_BASE: f32 = 10_000.0;
 const DEFAULT_BASE: f32 = 1_000_000.0;
-/// The layers of the 27-billion model, whose scores are scaled by the width for each head. GGUF does not say.
+/// Number of layers of the 27B model, whose attention scale is by `hidden_size / heads` instead of the head
+/// dimension. GGUF has no key for it.
 const LAYERS_27B: usize = 62;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
@@ -67,11 +68,11 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let scale = attention_scale(r, &config, LAYERS_27B)?;
     let mut config = config.each(|_, layer| layer.attention_scale = scale.unwrap_or(layer.attention_scale));
     if let Reader::Hf(hf, _) = r {
-        // GGUF conversion adds it.
+        // Conversion to GGUF adds the offset to the weights.
         config.norm.offset = 1.0;
         let classes = hf.json().opt_array_str("architectures")?.unwrap_or_default();
         if hf.flag("use_bidirectional_attention")? {
-            return Ok(both_ways(config));
+            return Ok(bidirectional(config));
         }
         if classes.contains(&"Gemma3TextModel") {
             config.head = Head::States;
@@ -80,7 +81,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     Ok(config)
 }
 
-/// The blocks of this family: of so many layers one attends to everything where nothing else is said.
+/// Reads the blocks of this family; `default_pattern` is the default period of full-attention layers.
 pub(super) fn blocks(r: &Reader<'_>, default_pattern: usize) -> Result<ModelConfig, Error> {
     let by_kind = match r {
         Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
@@ -124,8 +125,8 @@ pub(super) fn blocks(r: &Reader<'_>, default_pattern: usize) -> Result<ModelConf
     Ok(config)
 }
 
-/// The same for vectors, with attention in both directions: a window reaches as far to either side as half of it.
-fn both_ways(mut config: ModelConfig) -> ModelConfig {
+/// Returns the embedding model, with bidirectional attention. Sliding windows reach half their size to either side.
+fn bidirectional(mut config: ModelConfig) -> ModelConfig {
     config.head = Head::States;
     config.each(|_, layer| {
         layer.mask = match layer.mask {

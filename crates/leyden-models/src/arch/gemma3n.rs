@@ -1,5 +1,5 @@
-//! Gemma 3n (Gemma Team, 2025), the text model: Gemma 3's blocks over several streams with embeddings for every layer, the last
-//! ones of which share keys and values, and whose first feed-forward layers let only the largest values through.
+//! Gemma 3n (Gemma Team, 2025), text model: Gemma 3's blocks over several residual streams (AltUp), with per-layer
+//! embeddings. The last layers share keys and values; the first feed-forward layers have sparse activations.
 
 use super::gemma3::blocks;
 use super::{Architecture, Conversion, DECODER, HfClass};
@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gemma3n",
     models: "Gemma 3n (text)",
     config,
-    conversion: Conversion::None("layers that share keys and embeddings of each layer lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for shared KV layers and per-layer embeddings"),
     own_keys: &[
         "activation_sparsity_pattern",
         "activation_sparsity_scale",
@@ -53,7 +53,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 pub(super) const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("per_layer_token_embd", "embed_tokens_per_layer"),
@@ -97,17 +97,18 @@ const STREAMS: Field = field("altup.num_inputs", "altup_num_inputs");
 const ACTIVE: Field = field("altup.active_idx", "altup_active_idx");
 const SPARSITY: Field = field("activation_sparsity_scale", "activation_sparsity_pattern");
 
-/// Where nothing is said: of how many layers one attends to everything, the layers with keys and values of their own, the cap
-/// on logits.
+/// Defaults: period of full-attention layers, number of layers with their own keys and values, soft cap on logits,
+/// AltUp streams, and dimension of per-layer embeddings.
 const DEFAULT_PATTERN: usize = 5;
 const DEFAULT_OWN_LAYERS: usize = 20;
 const DEFAULT_LOGIT_CAP: f32 = 30.0;
 const DEFAULT_STREAMS: u32 = 4;
 const DEFAULT_PER_LAYER: u32 = 256;
-/// The first layers, of which only this share of values counts for nothing where nothing is said; folders of fewer have none.
+/// Defaults of activation sparsity: number of first layers with it (in folders with more layers than these), and
+/// fraction of values that are zero.
 const DEFAULT_SPARSE_LAYERS: usize = 10;
 const DEFAULT_SPARSITY: f64 = 0.95;
-/// No published model has more than four streams.
+/// Maximum number of streams, as in the published models.
 const MAX_STREAMS: usize = 4;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
@@ -128,7 +129,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     config.altup = Some(AltUpConfig { streams, active, scaled });
     config.per_layer_input = Some(r.opt_size(PER_LAYER)?.unwrap_or(DEFAULT_PER_LAYER as usize));
     config.logit_soft_cap = match r {
-        // `null` in a folder stands for no cap.
+        // `null` in a folder means no cap.
         Reader::Hf(hf, _) if hf.json().object().contains_key("final_logit_softcapping") => {
             config.logit_soft_cap
         }
@@ -146,7 +147,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     )
 }
 
-/// By how many standard deviations over the mean the gate's values must be, of each layer.
+/// Returns for each layer the threshold of its gate's values, in standard deviations above their mean.
 fn sparsity(r: &Reader<'_>, layers: usize) -> Result<Vec<Option<f32>>, Error> {
     let key = r.key(SPARSITY).unwrap_or_default();
     let said = match r {
@@ -163,21 +164,21 @@ fn sparsity(r: &Reader<'_>, layers: usize) -> Result<Vec<Option<f32>>, Error> {
         return Err(r.invalid(SPARSITY, format!("{} numbers for {layers} layers", said.len())));
     }
     let of_layer = |&number: &f32| match in_file {
-        // Minus infinity stands for all values.
+        // Minus infinity means no sparsity.
         true if number == f32::NEG_INFINITY => Ok(None),
         true if number.is_finite() => Ok(Some(number)),
         false if number == 0.0 => Ok(None),
-        false if number > 0.0 && number < MOST_SPARSE => Ok(Some(deviations(f64::from(number)) as f32)),
+        false if number > 0.0 && number < MAX_SPARSE => Ok(Some(deviations(f64::from(number)) as f32)),
         _ => Err(r.invalid(SPARSITY, format!("{number} is not supported"))),
     };
     said.iter().map(of_layer).collect()
 }
 
-/// Shares of values up to this one.
-const MOST_SPARSE: f32 = 0.9999;
+/// Upper limit of the sparsity, exclusive.
+const MAX_SPARSE: f32 = 0.9999;
 
-/// How many standard deviations over the mean of a normal distribution a share of it lies below (its quantile), by Newton's method
-/// on Simpson's rule. From zero it converges from one side: the distribution is concave there.
+/// Computes the quantile of the standard normal distribution by Newton's method on Simpson's rule. From zero it
+/// converges from one side, as the distribution is concave there.
 fn deviations(share: f64) -> f64 {
     if share < 0.5 {
         return -deviations(1.0 - share);
@@ -204,7 +205,7 @@ mod tests {
     use crate::arch::config_of_json;
     use leyden_tensor::Json;
 
-    /// What is read of a folder, or the error.
+    /// Reads a folder's configuration, or returns the error.
     fn read(model_type: &str, more: &str) -> Result<crate::ModelConfig, String> {
         let text = format!(
             r#"{{"model_type": "{model_type}", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6,
@@ -274,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Those of `NormalDist` in the statistics module of Python.
+    /// Quantiles of `NormalDist` in Python's module `statistics`.
     #[test]
     fn quantiles_of_the_normal_distribution() {
         for (share, wanted) in [

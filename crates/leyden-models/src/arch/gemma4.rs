@@ -1,6 +1,7 @@
-//! Gemma 4 (Gemma Team, 2026), the text model, dense and as a mixture: layers with a window and those without have heads of
-//! different sizes; values are normalised, and in some models made of keys; the last layers of some share keys and values, and
-//! some have embeddings for every layer. Experts stand beside a feed-forward layer.
+//! Gemma 4 (Gemma Team, 2026), text model, dense and as a mixture: sliding-window and full-attention layers have
+//! different head dimensions; values are normalised, and in some models computed from keys. In some models, the last
+//! layers share keys and values, and layers have per-layer embeddings. Experts are parallel to a dense feed-forward
+//! layer.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{
@@ -16,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gemma4",
     models: "Gemma 4 (text)",
     config,
-    conversion: Conversion::None("layers that share keys and embeddings of each layer lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for shared KV layers and per-layer embeddings"),
     own_keys: &[
         "attention.key_length_swa",
         "attention.shared_kv_layers",
@@ -60,7 +61,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("per_layer_token_embd", "embed_tokens_per_layer"),
@@ -105,7 +106,7 @@ const FULL_DIM: Field = field("attention.key_length", "global_head_dim");
 const FULL_KV_HEADS: Field = field("", "num_global_key_value_heads");
 const LOGIT_SOFT_CAP: Field = field("final_logit_softcapping", "final_logit_softcapping");
 
-/// Where nothing is said.
+/// Defaults.
 const DEFAULT_PATTERN: usize = 6;
 const DEFAULT_FULL_DIM: usize = 512;
 
@@ -125,7 +126,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             ffn[layers - shared..].iter_mut().for_each(|ffn| *ffn *= 2);
         }
         match hf.json().opt_str("use_bidirectional_attention")? {
-            // That of images alone.
+            // For images only.
             None | Some("vision") => {}
             Some(_) => return Err(hf.invalid("use_bidirectional_attention", "only `vision` is supported")),
         }

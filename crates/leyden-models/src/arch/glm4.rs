@@ -1,5 +1,5 @@
-//! GLM-4-0414 (Zhipu AI, 2025): norms before and behind each half of a block; of each head a half turns, in pairs of neighbours; gate
-//! and up in one matrix.
+//! GLM-4-0414 (Zhipu AI, 2025): norms before and after each half of a block; RoPE on half of each head in interleaved
+//! pairs; gate and up projections fused in one matrix.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormPlacement, Reader};
@@ -25,7 +25,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "norm"),
@@ -41,7 +41,7 @@ const TENSORS: &[(&str, &str)] = &[
     ("post_ffw_norm", "post_mlp_layernorm"),
 ];
 
-/// How much of a head turns in a folder that does not say.
+/// Default fraction of a head's dimensions that is rotated, in a folder.
 const DEFAULT_SHARE: f32 = 0.5;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

@@ -1,5 +1,5 @@
-//! GLM-4.5 to 4.7 (Zhipu AI, 2025): half of each head turns; mixtures behind first dense layers, weighed by the logistic function
-//! with a bias that balances the choice, beside an expert that every token goes through.
+//! GLM-4.5 to 4.7 (Zhipu AI, 2025): RoPE on half of each head; mixtures after leading dense layers, with sigmoid
+//! gating, a bias that balances the choice of experts, and a shared expert.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, EXPERTS, HfClass};
 use crate::config::{ModelConfig, QkNorm, Reader};

@@ -1,4 +1,5 @@
-//! GPT-2 (Radford et al., 2019): learned positions, norms that subtract the mean, biases everywhere, a plain feed-forward layer.
+//! GPT-2 (Radford et al., 2019): learned positions, LayerNorm, biases everywhere, a feed-forward layer without a
+//! gate.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, Reader};
@@ -48,7 +49,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         layers: "h",
         tensors: TENSORS,
         stored: Stored { transposed: true, ..Stored::AS_GGUF },
-        // The mask.
+        // The causal mask.
         unused: &["attn.bias", "attn.masked_bias"],
         ..DECODER
     }],
@@ -57,7 +58,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 const BIASES: [&str; 7] =
     ["attn_norm", "ffn_norm", "output_norm", "attn_qkv", "attn_output", "ffn_up", "ffn_down"];
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "wte"),
     ("position_embd", "wpe"),

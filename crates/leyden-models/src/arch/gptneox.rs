@@ -1,5 +1,5 @@
-//! GPT-NeoX (Black et al., 2022): attention and feed-forward layer side by side, each with a norm of its own; a part of each head
-//! turns; biases everywhere.
+//! GPT-NeoX (Black et al., 2022): parallel attention and feed-forward layer, each with its own norm; RoPE on a part
+//! of each head; biases everywhere.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
@@ -41,7 +41,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         tensors: TENSORS,
         head: &[("output", "embed_out")],
         stored: Stored { qkv: QkvRows::Grouped, ..Stored::AS_GGUF },
-        // The mask and the frequencies, which follow from the configuration.
+        // The causal mask.
         unused: &["attention.bias", "attention.masked_bias"],
         ..DECODER
     }],
@@ -49,7 +49,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const BIASES: [&str; 5] = ["attn_norm", "ffn_norm", "output_norm", "ffn_up", "ffn_down"];
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_in"),
     ("output_norm", "final_layer_norm"),
@@ -63,7 +63,7 @@ const TENSORS: &[(&str, &str)] = &[
 
 const PARALLEL: Field = field("use_parallel_residual", "use_parallel_residual");
 
-/// How much of a head turns in a folder that does not say.
+/// Default fraction of a head's dimensions that is rotated, in a folder.
 const DEFAULT_SHARE: f32 = 0.25;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

@@ -1,7 +1,7 @@
-//! gpt-oss (OpenAI, 2025): mixtures of experts with a clamped SwiGLU and biases everywhere; every other layer attends to a window,
-//! and every query head has a sink.
+//! gpt-oss (OpenAI, 2025): mixtures of experts with a clamped SwiGLU and biases everywhere; a sliding window in every
+//! other layer, and an attention sink for every query head.
 //!
-//! The published weights of the experts are MXFP4, in GGUF and in folders, and stay so.
+//! The published weights of the experts are MXFP4, in GGUF and in folders, and are not converted.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, RopeScaling, field};
@@ -15,7 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "gpt-oss",
     models: "gpt-oss-20b, gpt-oss-120b",
     config,
-    conversion: Conversion::ToGguf("experts of its folders lie interleaved, as blocks and scales"),
+    conversion: Conversion::ToGguf("its folders have interleaved experts, as blocks and scales"),
     own_keys: &[
         "attention.sliding_window",
         "experts_per_token",
@@ -61,7 +61,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let window = Mask::Window(r.size(WINDOW)?);
     let full = match r {
         Reader::Hf(hf, _) => {
-            // What the class takes instead is no default of others.
+            // The class's own default differs from that of other classes.
             let rope = ["rope_parameters", "rope_scaling"];
             if rope.iter().all(|key| hf.json().get(key).is_none()) {
                 return Err(hf.invalid(rope[0], "is missing and has no default"));
@@ -76,7 +76,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         if !full.as_ref().map_or(i % 2 == 1, |full| full[i]) {
             layer.mask = window;
         }
-        // As the model was trained (`truncate` in its folder), which GGUF does not say.
+        // As in training (`truncate` in its folder); GGUF has no key for it.
         if let (Reader::Gguf(..), Some(rope)) = (r, &mut layer.rope)
             && let RopeScaling::Yarn { ramp, .. } = &mut rope.scaling
         {

@@ -1,4 +1,4 @@
-//! Granite (IBM, 2024): Llama's blocks with factors on embeddings, scores, residuals and logits.
+//! Granite (IBM, 2024): Llama's blocks with factors on embeddings, attention scores, residuals and logits.
 
 use super::llama::llama_biases;
 use super::{Architecture, Conversion, DECODER, HfClass};
@@ -34,14 +34,14 @@ const SCORES: Field = field("attention.scale", "attention_multiplier");
 const EMBEDDINGS: Field = field("embedding_scale", "embedding_multiplier");
 const RESIDUALS: Field = field("residual_scale", "residual_multiplier");
 const LOGITS: Field = field("logit_scale", "logits_scaling");
-/// Whether there is a rotation at all.
+/// Key of the flag for RoPE, which is true by default.
 const ROTATES: Field = field("rope.scaling.finetuned", "");
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     factors(r, r.decoder(pairs(r))?)
 }
 
-/// Which values turn together: conversion to GGUF reorders the rows of query and key weights.
+/// Returns the RoPE pairing. Conversion to GGUF reorders the rows of Q and K.
 pub(super) fn pairs(r: &Reader<'_>) -> RopePairs {
     match r {
         Reader::Gguf(..) => RopePairs::Interleaved,
@@ -49,7 +49,7 @@ pub(super) fn pairs(r: &Reader<'_>) -> RopePairs {
     }
 }
 
-/// A model with the factors that Granite has.
+/// Returns the model with Granite's factors.
 pub(super) fn factors(r: &Reader<'_>, config: ModelConfig) -> Result<ModelConfig, Error> {
     let residual_scale = r.opt_positive(RESIDUALS)?.unwrap_or(1.0);
     let scores = match (r.opt_positive(SCORES)?, r) {

@@ -1,5 +1,5 @@
-//! Granite 4 (IBM, 2025): most blocks have the state-space model of Mamba 2 instead of attention, which does not turn; dense and
-//! as mixtures.
+//! Granite 4 (IBM, 2025), dense and as mixtures: most blocks have a Mamba 2 layer instead of attention; attention has
+//! no RoPE.
 
 use super::granite::{factors, pairs};
 use super::granitemoe::{CLASS, SHARED_FFN, experts};
@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "granitehybrid",
     models: "Granite 4.0 (micro, tiny, small)",
     config,
-    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: &[
         "attention.scale",
         "attention_multiplier",
@@ -61,7 +61,7 @@ const DEFAULTS: &[(&str, u32)] = &[
     ("shared_intermediate_size", 1024),
 ];
 
-/// Where the one expert that every token goes through is the feed-forward layer.
+/// Key names of models without routed experts, whose shared expert is the feed-forward layer.
 const DENSE_KEYS: &[(&str, &str)] = &[("intermediate_size", "shared_intermediate_size")];
 
 fn biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
@@ -94,7 +94,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             (kinds.unwrap_or_else(|| vec![false; layers]), positions == Some("rope"))
         }
         Reader::Gguf(..) => {
-            let kv_heads = r.of_each_layer_or_none(KV_HEADS, layers)?.unwrap_or_else(|| vec![1; layers]);
+            let kv_heads = r.opt_sizes_or_zero(KV_HEADS, layers)?.unwrap_or_else(|| vec![1; layers]);
             (kv_heads.iter().map(|n| *n > 0).collect(), true)
         }
     };

@@ -1,5 +1,5 @@
-//! Granite's mixtures (IBM, 2024): Granite's blocks, whose feed-forward layers are experts, with one that every token goes through
-//! in some models.
+//! Granite's mixtures (IBM, 2024): Granite's blocks with experts as feed-forward layers, in some models with a shared
+//! expert.
 
 use super::granite::{factors, pairs};
 use super::llama::llama_biases;
@@ -41,8 +41,8 @@ pub(super) const CLASS: HfClass = HfClass {
     ..DECODER
 };
 
-/// GGUF's name, theirs: also of the blocks with a state that later models have. Where there are no other experts, the one that
-/// every token goes through is the feed-forward layer.
+/// Tensor names: GGUF's, and the class's, including those of the Mamba 2 blocks of later models. Without routed
+/// experts, the shared expert is the feed-forward layer.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "norm"),
@@ -74,7 +74,7 @@ const STACKS: &[(&str, Stack)] = &[
 
 pub(super) const SHARED_FFN: Field = field("expert_shared_feed_forward_length", "shared_intermediate_size");
 
-/// The experts. The softmax is over those that are chosen.
+/// Reads the experts. The softmax is over the chosen ones.
 pub(super) fn experts(r: &Reader<'_>) -> Result<ExpertsConfig, Error> {
     let mut experts = r.experts(true)?;
     if r.opt_u32(SHARED_FFN)?.is_some_and(|ffn| ffn > 0) {

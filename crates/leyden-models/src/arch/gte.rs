@@ -1,5 +1,5 @@
-//! GTE (Zhang et al., 2024), also called "new": BERT with rotation instead of position embeddings and a gated feed-forward
-//! layer.
+//! GTE (Zhang et al., 2024), also called "new": BERT with RoPE instead of position embeddings, and a gated
+//! feed-forward layer.
 
 use super::bert_class::BERT;
 use super::{Architecture, Conversion, HfClass};
@@ -53,7 +53,7 @@ const GTE: HfClass = HfClass {
     ..BERT
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings.word_embeddings"),
     ("token_types", "embeddings.token_type_embeddings"),
@@ -68,7 +68,7 @@ const TENSORS: &[(&str, &str)] = &[
 ];
 
 const THETA: Field = field("", "rope_theta");
-/// The base where a configuration names none.
+/// Default RoPE base.
 const DEFAULT_BASE: f32 = 160_000.0;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

@@ -1,5 +1,5 @@
-//! Jina's BERT (Günther et al., 2023): BERT whose tokens know how far apart they are by a bias on attention's scores (ALiBi) and not
-//! by positions, with a gated feed-forward layer. Its folders have code of their own and the type of BERT.
+//! Jina's BERT (Günther et al., 2023): BERT with ALiBi instead of position embeddings, and a gated feed-forward
+//! layer. Its folders have custom code and BERT's `model_type`.
 
 use super::bert_class::{BERT, OTHER_BIASES};
 use super::{ATTENTION, Architecture, Conversion, HfClass};
@@ -31,7 +31,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         when: |json| json.get("position_embedding_type").is_some_and(|kind| kind.as_str() == Some("alibi")),
         classes: &["JinaBertModel", "JinaBertForMaskedLM", "JinaBertForSequenceClassification"],
         biases: |_| {
-            // The gate and what it multiplies have none.
+            // The gate and up projections have no bias.
             let others = OTHER_BIASES.iter().filter(|name| **name != "ffn_up");
             Ok(ATTENTION.iter().chain(others).copied().collect())
         },
@@ -40,7 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings.word_embeddings"),
     ("token_types", "embeddings.token_type_embeddings"),

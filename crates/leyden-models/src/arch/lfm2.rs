@@ -1,5 +1,5 @@
-//! LFM2 (Liquid AI, 2025): most layers have a short convolution between two gates instead of attention; queries and keys are
-//! normalised head by head.
+//! LFM2 (Liquid AI, 2025): most layers have a gated short convolution instead of attention; queries and keys are
+//! normalised per head.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, HfConfig, KV_HEADS, ModelConfig, QkNorm, Reader, RecurrentConfig, field};
@@ -10,7 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "lfm2",
     models: "LFM2-350M to 2.6B",
     config,
-    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: &[
         "block_auto_adjust_ff_dim",
         "block_ff_dim",
@@ -34,10 +34,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const KEYS: &[(&str, &str)] = &[("rms_norm_eps", "norm_eps")];
-/// The same, where the width of feed-forward layers has its older name.
+/// Key names of folders with the older name of the feed-forward width.
 const OLDER_KEYS: &[(&str, &str)] = &[("rms_norm_eps", "norm_eps"), ("intermediate_size", "block_ff_dim")];
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "embedding_norm"),
@@ -77,7 +77,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             attention_layers(hf, layers)?
         }
         Reader::Gguf(..) => {
-            let kv_heads = r.of_each_layer_or_none(KV_HEADS, layers)?.unwrap_or_else(|| vec![1; layers]);
+            let kv_heads = r.opt_sizes_or_zero(KV_HEADS, layers)?.unwrap_or_else(|| vec![1; layers]);
             kv_heads.iter().map(|n| *n > 0).collect()
         }
     };
@@ -90,7 +90,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     }))
 }
 
-/// The width of feed-forward layers, which a folder may give before it is adjusted.
+/// Returns the width of feed-forward layers, which a folder may give before adjustment.
 fn feed_forward(hf: &HfConfig<'_>, width: usize) -> Result<usize, Error> {
     const DEFAULT_MULTIPLE: usize = 256;
     if !hf.json().opt_bool("block_auto_adjust_ff_dim")?.unwrap_or(true) {
@@ -102,7 +102,7 @@ fn feed_forward(hf: &HfConfig<'_>, width: usize) -> Result<usize, Error> {
     let width = (f64::from(factor) * (2 * width / 3) as f64) as usize;
     match width.checked_next_multiple_of(multiple).filter(|n| (1..1 << 24).contains(n)) {
         Some(width) => Ok(width),
-        None => Err(hf.invalid(key, format!("{factor} makes no size of feed-forward layers"))),
+        None => Err(hf.invalid(key, format!("{factor} gives no valid width of feed-forward layers"))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Llama (Touvron et al., 2023) and what shares its computation: Mistral, and Mixtral, whose feed-forward layers are mixtures of
-//! experts of that width.
+//! Llama (Touvron et al., 2023) and models with the same computation: Mistral, and Mixtral, whose feed-forward layers
+//! are mixtures of experts of that width.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, FFN, HfClass};
 use crate::config::{self, EXPERTS, Field, HfConfig, ModelConfig, Reader, field};
@@ -51,12 +51,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const MISTRAL: &str = "mistral";
 const MIXTRAL: &str = "mixtral";
-/// Mistral's class in which layers may differ.
+/// Mistral's class with different types of layers.
 const MINISTRAL: &str = "ministral";
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let pairs = match r {
-        // GGUF conversion reorders the rows of query and key weights so that pairs are neighbours.
+        // Conversion to GGUF reorders the rows of Q and K so that RoPE pairs are adjacent.
         Reader::Gguf(..) => RopePairs::Interleaved,
         Reader::Hf(..) => RopePairs::Halves,
     };
@@ -96,6 +96,6 @@ pub(super) fn llama_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, E
     Ok(biases)
 }
 
-/// The window of a configuration of Mistral's class that does not say: that of Mistral 7B v0.1.
+/// Default sliding window of Mistral's classes: that of Mistral 7B v0.1.
 const DEFAULT_WINDOW: u32 = 4096;
 const WINDOW: Field = field("", "sliding_window");

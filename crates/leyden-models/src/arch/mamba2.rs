@@ -1,4 +1,4 @@
-//! Mamba 2 (Dao and Gu, 2024): every block is a state-space model, without attention and without feed-forward layers.
+//! Mamba 2 (Dao and Gu, 2024): every block is a state-space model, without attention or feed-forward layers.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{HfConfig, ModelConfig, Reader, RecurrentConfig};
@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "mamba2",
     models: "Mamba-Codestral-7B, Mamba2-130M to 2.7B",
     config,
-    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: &[
         "attention.head_count",
         "conv_kernel",
@@ -40,7 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// Usual names of keys, theirs.
+/// Names of keys: the usual, and the class's.
 const KEYS: &[(&str, &str)] = &[
     ("mamba_d_conv", "conv_kernel"),
     ("mamba_d_head", "head_dim"),
@@ -51,7 +51,7 @@ const KEYS: &[(&str, &str)] = &[
     ("rms_norm_eps", "layer_norm_epsilon"),
 ];
 
-/// Their values where a folder has none, by usual names. Nothing bounds a text: it is as long as converters to GGUF say.
+/// Default values in a folder, by usual names. The context is unlimited; converters to GGUF write this length.
 const DEFAULTS: &[(&str, u32)] = &[
     ("mamba_d_conv", 4),
     ("mamba_d_state", 128),
@@ -61,7 +61,7 @@ const DEFAULTS: &[(&str, u32)] = &[
     ("max_position_embeddings", 1 << 20),
 ];
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings"),
     ("output_norm", "norm_f"),

@@ -1,5 +1,5 @@
-//! Ministral 3 and Mistral Small 3.1 (Mistral AI, 2025): Llama's blocks; longer contexts by YaRN, and queries that grow with their
-//! position.
+//! Ministral 3 and Mistral Small 3.1 (Mistral AI, 2025): Llama's blocks with YaRN for longer contexts, and queries
+//! scaled by position.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, RopeScaling, Temperature, field};
@@ -40,12 +40,12 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         RopeScaling::Yarn { original_context, .. } => Some(original_context),
         _ => None,
     });
-    // Zero stands for none.
+    // Zero means none.
     let temperature = match (r.opt_number(SCALE)?.filter(|scale| *scale != 0.0), original) {
         (None, _) => None,
         (Some(scale), Some(length)) => Some(Temperature { length, scale }),
         (Some(_), None) => {
-            return Err(r.invalid(SCALE, "needs a rotation of type yarn with its original context"));
+            return Err(r.invalid(SCALE, "needs RoPE scaling of the type yarn"));
         }
     };
     Ok(config.each(|_, layer| {

@@ -1,4 +1,5 @@
-//! Architectures: how each one's description becomes a [`ModelConfig`]. One file each, one line in the table.
+//! Architectures, each in one file and with a row in [`ARCHITECTURES`]: they read a [`ModelConfig`] from GGUF
+//! metadata or `config.json`.
 
 use crate::architecture::Architecture;
 use crate::config::{Head, ModelConfig, Reader, check_gguf, check_hf, check_type};
@@ -52,7 +53,7 @@ mod smollm3;
 mod stablelm;
 mod starcoder2;
 
-/// Every supported architecture.
+/// All supported architectures.
 pub static ARCHITECTURES: &[Architecture] = &[
     llama::ARCHITECTURE,
     mistral3::ARCHITECTURE,
@@ -88,7 +89,7 @@ pub static ARCHITECTURES: &[Architecture] = &[
     qwen35::DENSE,
     qwen35::MIXTURE,
     glm4moe::ARCHITECTURE,
-    // Before BERT, whose type its folders have.
+    // Before BERT, whose `model_type` its folders have.
     jina::ARCHITECTURE,
     bert::ARCHITECTURE,
     electra::ARCHITECTURE,
@@ -101,7 +102,7 @@ pub static ARCHITECTURES: &[Architecture] = &[
     gemma3::EMBEDDING,
 ];
 
-/// The configuration of the model that a `config.json` describes.
+/// Reads the configuration of the model that a `config.json` describes.
 ///
 /// # Errors
 /// The type of model is missing or not supported, or a size or option is missing, impossible or not supported; the
@@ -134,7 +135,7 @@ pub(crate) fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     Ok(config)
 }
 
-/// The architecture and class that a `config.json` names.
+/// Returns the architecture and class that a `config.json` names.
 pub(crate) fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static HfClass), Error> {
     let key = "model_type";
     let name = json.str(key)?;
@@ -144,14 +145,14 @@ pub(crate) fn hf_class(json: &Json) -> Result<(&'static Architecture, &'static H
     found.ok_or_else(|| Error::unknown_architecture(json.file(), key, name, known()))
 }
 
-/// What a `config.json` describes: the configuration, the class, and which matrices have biases.
+/// Reads a `config.json`: the configuration, the class, and the GGUF names of matrices and norms with biases.
 pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Vec<&'static str>), Error> {
     let (arch, class) = hf_class(json)?;
     let config = class.config(json);
     class.check(&config)?;
     let biases = (class.biases)(&config)?;
     let mut config = (arch.config)(&Reader::Hf(config, arch.name))?;
-    // A body alone has states.
+    // A headless body returns its hidden states.
     if config.generates() && class.is_body(&json.opt_array_str("architectures")?.unwrap_or_default()) {
         config.head = Head::States;
     }
@@ -159,7 +160,7 @@ pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Ve
     Ok((config, class, biases))
 }
 
-/// The name of an architecture in GGUF, which for some models is another one than for others of their type.
+/// Returns the name in GGUF of a model's architecture, which differs from the architecture's for some models.
 pub(crate) fn name_in_gguf(arch: &'static Architecture, config: &ModelConfig) -> &'static str {
     match arch.name == gemma3::ARCHITECTURE.name && config.needs_whole_texts() {
         true => gemma3::EMBEDDING.name,

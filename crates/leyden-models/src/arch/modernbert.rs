@@ -1,5 +1,5 @@
-//! ModernBERT (Warner et al., 2024): norms without biases before each half, gated feed-forward layers, and of every three
-//! layers two that attend to a window around each token, with a rotation of their own.
+//! ModernBERT (Warner et al., 2024): norms without biases before each half of a block, gated feed-forward layers; two
+//! of three layers have a sliding window around each token, and their own RoPE base.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{
@@ -64,7 +64,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings.tok_embeddings"),
     ("token_embd_norm", "embeddings.norm"),
@@ -82,7 +82,7 @@ const PATTERN: Field = field("attention.sliding_window_pattern", "global_attn_ev
 const BASE: Field = field("", "global_rope_theta");
 const LOCAL_BASE: Field = field("rope.freq_base_swa", "local_rope_theta");
 
-/// Where a configuration does not say.
+/// Defaults.
 const DEFAULT_LOCAL: usize = 128;
 const DEFAULT_PATTERN: usize = 3;
 const DEFAULT_BASE: f32 = 160_000.0;
@@ -148,7 +148,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     Ok(config.each(|i, layer| {
         layer.gated = true;
         layer.activation = activation;
-        // What comes out of the embeddings is normalised already.
+        // Embeddings are already normalised.
         layer.norms = if i == 0 { NormPlacement::PreFfn } else { NormPlacement::Pre };
         let Some(rope) = &mut layer.rope else { return };
         if full[i] {

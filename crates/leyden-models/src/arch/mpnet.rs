@@ -1,4 +1,4 @@
-//! MPNet (Song et al., 2020): RoBERTa whose scores of attention have learned numbers for ranges of distances.
+//! MPNet (Song et al., 2020): RoBERTa with a learned position bias per bucket of distances.
 
 use super::bert_class::{BERT, ROBERTA_HEAD};
 use super::{Architecture, Conversion, HfClass};
@@ -28,7 +28,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings.word_embeddings"),
     ("position_embd", "embeddings.position_embeddings"),
@@ -46,9 +46,9 @@ const TENSORS: &[(&str, &str)] = &[
 
 const BUCKETS: Field = field("", "relative_attention_num_buckets");
 const DEFAULT_BUCKETS: usize = 32;
-/// Where the last range begins, in the class whatever the configuration says.
+/// Distance from which on all share one bucket; fixed in the class.
 const LONGEST: usize = 128;
-/// The first position: behind that of padding, in the class whatever the configuration says.
+/// First position, after the padding's; fixed in the class.
 const FIRST: usize = 2;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

@@ -1,5 +1,5 @@
-//! Nomic's BERT (Nussbaum et al., 2024): BERT with rotation instead of position embeddings and a gated feed-forward layer, in
-//! its own configuration, whose keys are GPT-2's, and in that of transformers.
+//! Nomic's BERT (Nussbaum et al., 2024): BERT with RoPE instead of position embeddings, and a gated feed-forward
+//! layer. Its `config.json` has either GPT-2's keys or those of transformers.
 
 use super::bert_class::BERT;
 use super::{Architecture, Conversion, HfClass};
@@ -62,7 +62,7 @@ const NATIVE: HfClass = HfClass {
 const BIASES: [&str; 6] =
     ["token_embd_norm", "attn_output_norm", "layer_output_norm", "cls", "cls.output", "cls.tokens"];
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embeddings.word_embeddings"),
     ("token_types", "embeddings.token_type_embeddings"),
@@ -77,13 +77,13 @@ const TENSORS: &[(&str, &str)] = &[
     ("cls", "pooler.dense"),
 ];
 
-/// What its own configuration may ask for.
+/// Checks options of configurations with GPT-2's keys, and returns the matrices and norms with biases.
 fn own_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
     for (key, what) in [
-        ("prenorm", "norms before the halves of a block"),
-        ("use_rms_norm", "norms by the root mean square"),
-        ("parallel_block", "attention and feed-forward layer side by side"),
-        ("rotary_emb_interleaved", "pairs of neighbours in the rotation"),
+        ("prenorm", "norms before each half of a block"),
+        ("use_rms_norm", "RMSNorm"),
+        ("parallel_block", "parallel attention and feed-forward layers"),
+        ("rotary_emb_interleaved", "interleaved RoPE pairs"),
         ("causal", "a decoder"),
     ] {
         if config.flag(key)? {
@@ -110,7 +110,7 @@ fn own_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
 }
 
 const THETA: Field = field("", "rope_theta");
-/// The base where a configuration names none.
+/// Default RoPE base.
 const DEFAULT_BASE: f32 = 1000.0;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

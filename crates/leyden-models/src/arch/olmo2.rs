@@ -1,5 +1,5 @@
-//! OLMo 2 (OLMo team, 2024) and OLMo 3: norms on the outputs of a block's halves alone, queries and keys normalised over all heads.
-//! In OLMo 3 three of four layers attend to a window, with a rotation that is not scaled.
+//! OLMo 2 (OLMo team, 2024) and OLMo 3: norms on the outputs of a block's halves only, queries and keys normalised
+//! over all heads. In OLMo 3, three of four layers have a sliding window, with RoPE without scaling.
 
 use super::gemma2::TENSORS;
 use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
@@ -36,7 +36,7 @@ const OLMO2: HfClass = HfClass {
 };
 
 const WINDOW: Field = field("attention.sliding_window", "sliding_window");
-/// Of so many layers one attends to everything, where there are windows.
+/// Default period of full-attention layers in models with sliding windows.
 const DEFAULT_PATTERN: usize = 4;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

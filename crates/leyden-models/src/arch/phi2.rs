@@ -1,5 +1,5 @@
-//! Phi-1.5 and Phi-2 (Microsoft, 2023): attention and feed-forward layer side by side behind one norm; a part of each head turns;
-//! biases everywhere, in the head too.
+//! Phi-1.5 and Phi-2 (Microsoft, 2023): parallel attention and feed-forward layer after one norm; RoPE on a part of
+//! each head; biases everywhere, including the output matrix.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{ModelConfig, NormKind, NormPlacement, Reader};
@@ -24,7 +24,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const OTHER_BIASES: [&str; 5] = ["attn_norm", "output_norm", "ffn_up", "ffn_down", "output"];
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "final_layernorm"),
@@ -37,7 +37,7 @@ const TENSORS: &[(&str, &str)] = &[
     ("ffn_down", "mlp.fc2"),
 ];
 
-/// How much of a head turns in a folder that does not say.
+/// Default fraction of a head's dimensions that is rotated, in a folder.
 const DEFAULT_SHARE: f32 = 0.5;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

@@ -1,5 +1,5 @@
-//! Phi-3, Phi-3.5 and Phi-4 (Abdin et al., 2024): Llama's blocks with queries, keys and values in one matrix, gate and up in another;
-//! longer contexts by LongRoPE. Of Phi-4-mini a part of each head turns.
+//! Phi-3, Phi-3.5 and Phi-4 (Abdin et al., 2024): Llama's blocks with fused QKV, and fused gate and up projections;
+//! LongRoPE for longer contexts. Phi-4-mini rotates a part of each head.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, Reader, RopeScaling, field};
@@ -17,7 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     hf: &[HfClass { model_type: "phi3", classes: &["Phi3ForCausalLM"], tensors: TENSORS, ..DECODER }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "norm"),
@@ -30,13 +30,13 @@ const TENSORS: &[(&str, &str)] = &[
 ];
 
 const WINDOW: Field = field("attention.sliding_window", "sliding_window");
-/// The factor on cosine and sine. It stands in files with divisors for both lengths, which name no type of scaling.
+/// Factor on cosine and sine. Files with it have LongRoPE divisors for both lengths, and name no scaling type.
 const MAGNITUDE: Field = field("rope.scaling.attn_factor", "");
 const ORIGINAL_CONTEXT: Field = field("rope.scaling.original_context_length", "");
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let config = r.with_partial_rotation(1.0).decoder(RopePairs::Halves)?;
-    // Phi-4's files have 0, others a window that llama.cpp leaves out and the model was trained with.
+    // Phi-4's files have 0; others have a window that llama.cpp ignores, but the model was trained with.
     let window = match r.opt_u32(WINDOW)? {
         None | Some(0) => None,
         Some(_) => r.opt_size(WINDOW)?,

@@ -22,10 +22,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// Refuses layers that attend to a window. Without `layer_types` those from `max_window_layers` on do, if
-/// `use_sliding_window` is on.
+/// Refuses sliding-window layers. Without `layer_types`, these are the layers from `max_window_layers` on if
+/// `use_sliding_window` is true.
 pub(super) fn refuse_windows(config: &HfConfig<'_>) -> Result<(), Error> {
-    /// What the classes take where a configuration does not say.
+    /// Defaults of the classes.
     const DEFAULT_WINDOW: usize = 4096;
     const DEFAULT_FULL_LAYERS: u32 = 28;
     if config.has_full_layers()? || !config.flag("use_sliding_window")? {

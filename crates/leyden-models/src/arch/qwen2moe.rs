@@ -1,5 +1,5 @@
-//! Qwen1.5 and Qwen2 with mixtures of experts: Qwen2's attention, and beside the chosen experts one that every token goes through,
-//! weighed by a score of its own.
+//! Qwen1.5 and Qwen2 with mixtures of experts: Qwen2's attention, and a shared expert with its own gate beside the
+//! routed ones.
 
 use super::qwen2::refuse_windows;
 use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass};

@@ -1,4 +1,4 @@
-//! Qwen3: queries and keys are normalised, head by head, before they turn.
+//! Qwen3: Llama's blocks with queries and keys normalised per head before RoPE.
 
 use super::qwen2::refuse_windows;
 use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
@@ -25,7 +25,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// How the published rerankers were trained to be asked, with the instruction that they take for usual.
+/// Prompt of the published rerankers, with their default instruction.
 const RANK_PROMPT: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the \
     Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a \
     web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n\
@@ -34,7 +34,7 @@ const RANK_PROMPT: &str = "<|im_start|>system\nJudge whether the Document meets 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let mut config = r.decoder(RopePairs::Halves)?.each(|_, layer| layer.qk_norm = QkNorm::Head);
     let head = match r {
-        // Rerankers: the last token says yes or no.
+        // Rerankers classify the last token's state as yes or no.
         Reader::Gguf(meta, name) => gguf_head(meta, name, Pooling::Last)?,
         Reader::Hf(hf, _) => Some(hf_head(hf, HeadClass::new(Pooling::Last, None))?),
     };

@@ -1,5 +1,5 @@
-//! Qwen3.5 (Qwen Team, 2026), the text model, dense and as a mixture: of every four layers three have a gated delta net, and
-//! attention has a gate of its own; a quarter of each head turns.
+//! Qwen3.5 (Qwen Team, 2026), text model, dense and as a mixture: three of four layers are a Gated DeltaNet;
+//! attention has an output gate, and RoPE on a quarter of each head.
 
 use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass};
 use crate::config::{Field, ModelConfig, QkNorm, Reader, RecurrentConfig, SharedExpert, field};
@@ -10,7 +10,7 @@ pub(super) const DENSE: Architecture = Architecture {
     name: "qwen35",
     models: "Qwen3.5 (text, dense)",
     config: |r| config(r, false, in_turn(r)),
-    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: OWN_KEYS,
     hf: &[HfClass { model_type: "qwen3_5_text", classes: &["Qwen3_5ForCausalLM"], ..CLASS }],
 };
@@ -19,7 +19,7 @@ pub(super) const MIXTURE: Architecture = Architecture {
     name: "qwen35moe",
     models: "Qwen3.5 (text, mixtures)",
     config: |r| config(r, true, in_turn(r)),
-    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: OWN_KEYS,
     hf: &[HfClass {
         model_type: "qwen3_5_moe_text",
@@ -31,7 +31,7 @@ pub(super) const MIXTURE: Architecture = Architecture {
 
 pub(super) const CLASS: HfClass = HfClass {
     biases: |config| config.refuse("attention_bias"),
-    // Layers that predict further tokens.
+    // MTP layers.
     unused: &["mtp."],
     ..DECODER
 };
@@ -62,11 +62,11 @@ const RECURRENT: Field = field("attention.recurrent_layers", "");
 const INTERVAL: Field = field("full_attention_interval", "full_attention_interval");
 const SHARED_FFN: Field = field("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
 
-/// Of so many layers one has attention, where nothing is said; and how much of a head turns in such a folder.
+/// Defaults: period of layers with attention, and in a folder the fraction of a head's dimensions that is rotated.
 const DEFAULT_INTERVAL: usize = 4;
 const DEFAULT_SHARE: f32 = 0.25;
 
-/// Whether heads of values share heads of keys in turn: conversion to GGUF reorders them.
+/// Returns [`DeltaNetConfig::in_turn`](crate::DeltaNetConfig::in_turn): conversion to GGUF reorders the value heads.
 fn in_turn(r: &Reader<'_>) -> bool {
     matches!(r, Reader::Gguf(..))
 }
@@ -95,7 +95,7 @@ pub(super) fn config(r: &Reader<'_>, mixture: bool, in_turn: bool) -> Result<Mod
     }))
 }
 
-/// Which layers have attention.
+/// Returns for each layer whether it has attention.
 fn attention_layers(r: &Reader<'_>, layers: usize) -> Result<Vec<bool>, Error> {
     match r {
         Reader::Hf(hf, _) => {
@@ -106,7 +106,7 @@ fn attention_layers(r: &Reader<'_>, layers: usize) -> Result<Vec<bool>, Error> {
         Reader::Gguf(meta, _) => {
             if let Some(recurrent) = r.flags(meta, RECURRENT)? {
                 let found = recurrent.len();
-                // Layers that guess further tokens are listed too.
+                // MTP layers are listed, too.
                 let attention: Vec<bool> = recurrent.into_iter().take(layers).map(|flag| !flag).collect();
                 return match attention.len() == layers {
                     true => Ok(attention),

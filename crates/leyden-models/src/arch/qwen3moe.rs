@@ -1,6 +1,6 @@
-//! Qwen3 with mixtures of experts: Qwen3's attention; every feed-forward layer is some of many, chosen token by token.
+//! Qwen3 with mixtures of experts: Qwen3's attention, and a mixture in every feed-forward layer.
 //!
-//! The published models normalise the weights of the chosen experts, and GGUF has no key that says otherwise.
+//! The published models normalise the weights of the chosen experts, and GGUF has no key for that.
 
 use super::qwen2::refuse_windows;
 use super::{Architecture, Conversion, DECODER, EXPERTS, HfClass, attention_biases};

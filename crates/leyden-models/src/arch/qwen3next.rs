@@ -1,4 +1,4 @@
-//! Qwen3-Next (Qwen Team, 2025): what Qwen3.5 came from. The matrices of its gated delta nets lie by heads of keys.
+//! Qwen3-Next (Qwen Team, 2025): predecessor of Qwen3.5, whose DeltaNet matrices are grouped by key heads.
 
 use super::{Architecture, Conversion, EXPERTS, HfClass, qwen35};
 use crate::config::{ModelConfig, Reader};
@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "qwen3next",
     models: "Qwen3-Next-80B-A3B, Qwen3-Coder-Next",
     config,
-    conversion: Conversion::None("layers with a state lie otherwise in GGUF"),
+    conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: qwen35::OWN_KEYS,
     hf: &[HfClass {
         model_type: "qwen3_next",

@@ -1,4 +1,4 @@
-//! SmolLM3 (Hugging Face, 2025): Llama's blocks; every fourth layer has no rotation.
+//! SmolLM3 (Hugging Face, 2025): Llama's blocks; every fourth layer has no RoPE.
 
 use super::llama::llama_biases;
 use super::{Architecture, Conversion, DECODER, HfClass};
@@ -32,9 +32,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const INTERVAL: Field = field("", "no_rope_layer_interval");
-/// Of so many layers the last has no rotation.
+/// Default period of layers without RoPE.
 const DEFAULT_INTERVAL: usize = 4;
-/// The base in a folder that names none.
+/// Default RoPE base in a folder.
 const DEFAULT_BASE: f32 = 2_000_000.0;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
@@ -48,7 +48,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         base = (!config_json.names_base()).then_some(DEFAULT_BASE);
         let key = "no_rope_layers";
         if let Some(list) = config_json.json().get(key).and_then(|list| list.as_array()) {
-            // One number for each layer at least: 0 where there is no rotation.
+            // At least one number for each layer: 0 without RoPE.
             let turns: Option<Vec<bool>> = list.iter().map(|n| n.as_u64().map(|n| n != 0)).collect();
             match turns {
                 Some(turns) if turns.len() >= config.layers.len() => listed = Some(turns),

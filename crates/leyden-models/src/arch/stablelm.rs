@@ -1,6 +1,6 @@
-//! StableLM (Stability AI, 2023 and 2024): Llama's blocks with norms that subtract the mean; a quarter of each head turns.
+//! StableLM (Stability AI, 2023 and 2024): Llama's blocks with LayerNorm; RoPE on a quarter of each head.
 //!
-//! StableLM 2 12B, whose queries and keys are normalised with weights of each head's own, is not supported.
+//! StableLM 2 12B, whose queries and keys are normalised with separate weights for each head, is not supported.
 
 use super::{Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormKind, NormPlacement, Reader, field};
@@ -30,9 +30,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// In GGUF it says nothing: the published files have it wrong.
+/// Key of parallel blocks. It is ignored in GGUF, as the published files have it wrong.
 const PARALLEL: Field = field("", "use_parallel_residual");
-/// How much of a head turns in a folder that does not say.
+/// Default fraction of a head's dimensions that is rotated, in a folder.
 const DEFAULT_SHARE: f32 = 0.25;
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {

@@ -1,4 +1,5 @@
-//! StarCoder2 (BigCode, 2024): norms that subtract the mean, biases everywhere, a plain feed-forward layer, and in folders a window.
+//! StarCoder2 (BigCode, 2024): LayerNorm, biases everywhere, a feed-forward layer without a gate, and in folders a
+//! sliding window.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, HfClass};
 use crate::config::{Field, ModelConfig, NormKind, Reader, field};
@@ -32,7 +33,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-/// GGUF's name, theirs.
+/// Tensor names: GGUF's, and the class's.
 const TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "norm"),

@@ -1,4 +1,4 @@
-//! Bounds on numbers of a configuration.
+//! Bounds on configuration values.
 
 use crate::error::Error;
 

@@ -1,4 +1,4 @@
-//! What GGUF's metadata says of the file, and of the rotation.
+//! File type and RoPE parameters in GGUF metadata.
 
 use super::checks::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
@@ -6,9 +6,9 @@ use crate::error::Error;
 use leyden_tensor::{Escaped, Metadata};
 use std::sync::Arc;
 
-/// Refuses files that have a model's architecture and are something else.
+/// Refuses GGUF files that name a model's architecture but contain something else.
 pub(crate) fn check_type(meta: &Metadata) -> Result<(), Error> {
-    /// The value of the key, what it is, and what to do.
+    /// Value of the key, and its description with the remedy.
     const OTHERS: [(&str, &str); 3] = [
         ("adapter", "an adapter of a model (LoRA), not a model; merge it into its model first"),
         ("mmproj", "the projector of images or sound for a model, not a model; name the model's file"),
@@ -22,16 +22,16 @@ pub(crate) fn check_type(meta: &Metadata) -> Result<(), Error> {
     }
 }
 
-/// What the metadata says of the rotation.
+/// RoPE parameters in the metadata.
 pub(super) struct Rotation {
     pub(super) base: f32,
     pub(super) scaling: RopeScaling,
-    /// Factor on cosine and sine, beside the scaling's own.
+    /// Factor on cosine and sine, in addition to the scaling's own.
     pub(super) magnitude: f32,
 }
 
-/// The keys under `rope.scaling.` that YaRN alone has, and their values where a file has none of them: they may stand
-/// in a file of another type with these.
+/// Keys under `rope.scaling.` for YaRN only, and their defaults. Files with another scaling type may have them with
+/// these values.
 const YARN_KEYS: [(&str, f32); 5] = [
     ("yarn_ext_factor", UNSET),
     ("yarn_attn_factor", 1.0),
@@ -39,10 +39,10 @@ const YARN_KEYS: [(&str, f32); 5] = [
     ("yarn_beta_slow", 1.0),
     ("yarn_log_multiplier", 0.0),
 ];
-/// What llama.cpp writes for a factor that is not set.
+/// llama.cpp's value of a factor that is not set.
 const UNSET: f32 = -1.0;
 
-/// Rotation of a model for `context` tokens.
+/// Reads the RoPE parameters of a model with a context of `context` tokens.
 pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rotation, Error> {
     let key = |name: &str| format!("{prefix}.rope.{name}");
     let positive = |name: &str| -> Result<Option<f32>, Error> {
@@ -50,7 +50,7 @@ pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rota
         value.map(|v| checked_positive(meta.file(), &key(name), v)).transpose()
     };
     let base = positive("freq_base")?.unwrap_or(10_000.0);
-    // Zero stands for no factor.
+    // Zero means no factor.
     let factor = |name: &str| match meta.opt_f32(&key(name))? {
         None | Some(0.0) => Ok(None),
         Some(v) => checked_positive(meta.file(), &key(name), v).map(Some),
@@ -60,7 +60,7 @@ pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rota
         None => factor("scale_linear")?,
     };
     let kind = meta.opt_str(&key("scaling.type"))?;
-    // Before the type existed a factor alone meant linear scaling.
+    // In files older than the type key, a factor alone means linear scaling.
     let scaling = match kind {
         None => factor.map_or(RopeScaling::None, |factor| RopeScaling::Linear { factor }),
         Some("none") => RopeScaling::None,
@@ -83,9 +83,9 @@ pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rota
             if let Some(v) = meta.opt_f32(&key)?
                 && v != off
             {
-                let kind = kind.unwrap_or("not there");
+                let kind = kind.unwrap_or("missing");
                 let what =
-                    format!("{v} is of YaRN, but the key {prefix}.rope.scaling.type is {kind}, not yarn");
+                    format!("{v} is for YaRN, but the key {prefix}.rope.scaling.type is {kind}, not yarn");
                 return Err(Error::invalid(meta.file(), &key, what));
             }
         }
@@ -93,7 +93,7 @@ pub(super) fn rope(meta: &Metadata, prefix: &str, context: usize) -> Result<Rota
     Ok(Rotation { base, scaling, magnitude: positive("scaling.attn_factor")?.unwrap_or(1.0) })
 }
 
-/// The context length before scaling.
+/// Reads the context length before scaling.
 fn original_context(meta: &Metadata, scaling: &str, context: usize) -> Result<usize, Error> {
     let key = format!("{scaling}.original_context_length");
     match meta.opt_u32(&key)? {
@@ -102,7 +102,7 @@ fn original_context(meta: &Metadata, scaling: &str, context: usize) -> Result<us
     }
 }
 
-/// YaRN. llama.cpp reads not all of these keys for every architecture; here they mean the same for all.
+/// Reads YaRN's parameters. llama.cpp reads some of these keys for some architectures only; here they apply to all.
 fn yarn(meta: &Metadata, scaling: &str, factor: f32, context: usize) -> Result<RopeScaling, Error> {
     let key = |name: &str| format!("{scaling}.{name}");
     let original_context = original_context(meta, scaling, context)?;
@@ -114,13 +114,13 @@ fn yarn(meta: &Metadata, scaling: &str, factor: f32, context: usize) -> Result<R
     let standard = YarnRamp::default();
     let extrapolated = match number("yarn_ext_factor")? {
         None => standard.extrapolated,
-        // Any negative number stands for a factor that is not set.
+        // Any negative number means that the factor is not set.
         Some(v) if v < 0.0 => standard.extrapolated,
-        // Without extrapolation no more than linear scaling is left, in llama.cpp without a temperature.
+        // Without extrapolation, YaRN is linear scaling, in llama.cpp without the attention factor.
         Some(0.0) => return Ok(RopeScaling::Linear { factor }),
         Some(v) if v <= 1.0 => v,
         Some(v) => {
-            let what = format!("{v} is not a share of the rotation, which is at most 1");
+            let what = format!("{v} is not an extrapolation factor, which is at most 1");
             return Err(Error::invalid(meta.file(), &key("yarn_ext_factor"), what));
         }
     };
@@ -134,12 +134,12 @@ fn yarn(meta: &Metadata, scaling: &str, factor: f32, context: usize) -> Result<R
     let weight = number("yarn_log_multiplier")?.unwrap_or(0.0);
     let attention = plain / yarn_attention(factor, f64::from(weight));
     if !(attention.is_finite() && attention > 0.0) {
-        let what = format!("{weight} makes {attention} of the scores");
+        let what = format!("{weight} gives the attention factor {attention}, which is not a positive number");
         return Err(Error::invalid(meta.file(), &key("yarn_log_multiplier"), what));
     }
-    // Converters write two things under this key: the factor on cosine and sine itself (`attention_factor`) and one on
-    // the usual factor (`attn_factor`), which llama.cpp and transformers do not apply. Without a difference between the
-    // two readings and neither, all is well: 1, the usual factor, and what cancels it.
+    // Converters write one of two values under this key: the factor on cosine and sine itself (`attention_factor`),
+    // or a factor on the default one (`attn_factor`), which llama.cpp and transformers do not apply. Only values with
+    // which all readings agree are accepted: 1, the default factor, and its reciprocal.
     let name = "yarn_attn_factor";
     if let Some(v) = number(name)? {
         let near = |wanted: f64| (f64::from(v) - wanted).abs() <= 1e-4 * wanted;

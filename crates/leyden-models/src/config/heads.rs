@@ -1,4 +1,4 @@
-//! Heads that give labels scores: what a class of Hugging Face's libraries has, what a GGUF file says.
+//! Classification heads: by the class of a Hugging Face configuration, or by the keys of a GGUF file.
 
 use super::hf::HfConfig;
 use super::{ClassifierConfig, DenseActivation, DenseConfig, Head, Labelled, Scores};
@@ -6,29 +6,31 @@ use crate::error::Error;
 use crate::pooling::{Pooling, ranks};
 use leyden_tensor::{Escaped, Metadata};
 
-/// The most labels that are believed.
-const MOST: usize = 1 << 16;
+/// Maximum number of labels.
+const MAX_LABELS: usize = 1 << 16;
 
-/// How the classes of one type of model make heads.
+/// Structure of the classification heads of a model type.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadClass {
-    /// What a text's labels are given by.
+    /// Pooling for labels of a text.
     pub(crate) pooling: Pooling,
-    /// The matrix that comes first, if there is one.
+    /// Dense layer before the classifier, if any.
     pub(crate) dense: Option<DenseConfig>,
-    /// Whether it comes first for the labels of tokens, too.
+    /// True if token classifiers have the dense layer, too.
     pub(crate) of_tokens: bool,
 }
 
 impl HeadClass {
-    /// Labels by one matrix, those of texts behind another one with a function.
+    /// Creates heads with one classifier matrix, which for labels of texts follows a dense layer with the activation
+    /// `dense`, if given.
     pub(crate) fn new(pooling: Pooling, dense: Option<DenseActivation>) -> HeadClass {
         let dense = dense.map(|activation| DenseConfig { activation, norm: false, optional: false });
         HeadClass { pooling, dense, of_tokens: false }
     }
 }
 
-/// The head that the class named in a `config.json` has; of one without labels the states are the result.
+/// Returns the head of the class that a `config.json` names; for a class without labels, the hidden states are the
+/// result.
 pub(crate) fn hf_head(hf: &HfConfig<'_>, class: HeadClass) -> Result<Head, Error> {
     let json = hf.json();
     let classes = json.opt_array_str("architectures")?.unwrap_or_default();
@@ -57,31 +59,31 @@ pub(crate) fn hf_head(hf: &HfConfig<'_>, class: HeadClass) -> Result<Head, Error
     Ok(Head::Classifier(ClassifierConfig { labels, of, dense, scores, prompt: None }))
 }
 
-/// The names of labels: those of `id2label`, whose keys are their numbers. Without any there are as many as `num_labels`
-/// says, or two, and the numbers are the names.
+/// Returns the label names from `id2label`. Without it, there are `num_labels` labels, 2 by default, named `LABEL_0`
+/// and so on.
 fn labels(hf: &HfConfig<'_>) -> Result<Vec<String>, Error> {
     const KEY: &str = "id2label";
     const DEFAULT_LABELS: usize = 2;
     let Some(names) = hf.json().get(KEY) else {
         let count = hf.opt_size("num_labels")?.unwrap_or(DEFAULT_LABELS);
-        if count > MOST {
-            return Err(hf.invalid("num_labels", format!("{count} is not between 1 and {MOST}")));
+        if count > MAX_LABELS {
+            return Err(hf.invalid("num_labels", format!("{count} is not between 1 and {MAX_LABELS}")));
         }
         return Ok((0..count).map(|i| format!("LABEL_{i}")).collect());
     };
     let names = names.as_object().ok_or_else(|| hf.json().wrong_type(KEY, "object"))?;
-    if names.is_empty() || names.len() > MOST {
-        return Err(hf.invalid(KEY, format!("{} labels, not between 1 and {MOST}", names.len())));
+    if names.is_empty() || names.len() > MAX_LABELS {
+        return Err(hf.invalid(KEY, format!("{} labels, not between 1 and {MAX_LABELS}", names.len())));
     }
     let name = |i: usize| match names.get(&i.to_string()).map(|name| name.as_str()) {
         Some(Some(name)) => Ok(name.to_owned()),
-        Some(None) => Err(hf.invalid(KEY, format!("the name of label {i} is no text"))),
+        Some(None) => Err(hf.invalid(KEY, format!("the name of label {i} is not a string"))),
         None => Err(hf.invalid(KEY, format!("{} labels, but none has the number {i}", names.len()))),
     };
     (0..names.len()).map(name).collect()
 }
 
-/// The head of a GGUF file that says it ranks, or has labels for texts.
+/// Returns the head of a GGUF file that is a reranker or has labels for texts.
 pub(crate) fn gguf_head(
     meta: &Metadata,
     architecture: &str,
@@ -99,7 +101,7 @@ pub(crate) fn gguf_head(
         };
     }
     let mut labels = Vec::new();
-    for name in names.iter().flat_map(|names| names.iter()).take(MOST) {
+    for name in names.iter().flat_map(|names| names.iter()).take(MAX_LABELS) {
         labels.push(String::from_utf8_lossy(name).into_owned());
     }
     if labels.is_empty() {
@@ -109,7 +111,7 @@ pub(crate) fn gguf_head(
         1 => Scores::Sigmoid,
         _ => Scores::Softmax,
     };
-    // Converters write the matrix before the scores where there is one, and no key says so.
+    // Converters write the dense layer if there is one; no key says so.
     let dense = Some(DenseConfig { activation: DenseActivation::Tanh, norm: false, optional: true });
     let prompt = meta.opt_str("tokenizer.chat_template.rerank")?.map(str::to_owned);
     Ok(Some(Head::Classifier(ClassifierConfig {

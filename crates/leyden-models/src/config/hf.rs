@@ -1,9 +1,7 @@
-//! `config.json` of a folder from the hub: what it must say so that the decoder computes what it describes, and
-//! its rotation.
+//! `config.json` of a Hugging Face folder: keys, options that are supported, and RoPE parameters.
 //!
-//! Two dialects are in use. Up to transformers 4 the base of the rotation is `rope_theta` and its scaling
-//! `rope_scaling`; transformers 5 writes both into `rope_parameters`. Whatever else would change the result is
-//! refused by name.
+//! RoPE has two forms. Up to transformers 4 the base is `rope_theta` and the scaling `rope_scaling`; transformers 5
+//! writes both into `rope_parameters`. Other options that would change the result are refused by name.
 
 use super::checks::{checked_positive, checked_size};
 use super::{RopeScaling, YarnRamp, yarn_attention};
@@ -12,7 +10,7 @@ use leyden_kernels::ops::{Activation, ln};
 use leyden_tensor::{Escaped, Json};
 use std::sync::Arc;
 
-/// The base where a configuration names none, in all classes that are supported.
+/// Default RoPE base in all supported classes.
 const DEFAULT_BASE: f32 = 10_000.0;
 
 /// Names of keys and default values of a class of models.
@@ -34,11 +32,11 @@ pub(crate) struct HfConfig<'a> {
     json: &'a Json,
     by_kind: ByKind,
     names: KeyNames,
-    /// Whether a part of a head may turn, and how much of it where nothing is said.
+    /// Default fraction of a head's dimensions that is rotated; `None` if the class always rotates all.
     partial: Option<f32>,
 }
 
-/// Whether kinds of layers may have a rotation each.
+/// Support for separate RoPE parameters per layer type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByKind {
     No,
@@ -51,13 +49,14 @@ impl<'a> HfConfig<'a> {
         HfConfig { json, by_kind: ByKind::No, names, partial: None }
     }
 
-    /// The same, where layers of full attention may have a rotation of their own, which is then the one that is read; see
-    /// [`local_base`](Self::local_base) for the others.
+    /// Returns the configuration with separate RoPE parameters per layer type allowed. Those of full-attention layers
+    /// are read by default; see [`local_base`](Self::local_base) for the others.
     pub(crate) fn with_rotations_by_kind(self) -> HfConfig<'a> {
         HfConfig { by_kind: ByKind::Yes, ..self }
     }
 
-    /// The same, where a part of a head may turn: so much of it where nothing is said.
+    /// Returns the configuration with partial rotation allowed: `default` is the fraction of a head's dimensions that
+    /// is rotated if the file does not say.
     pub(crate) fn with_partial_rotation(self, default: f32) -> HfConfig<'a> {
         HfConfig { partial: Some(default), ..self }
     }
@@ -66,7 +65,7 @@ impl<'a> HfConfig<'a> {
         self.json
     }
 
-    /// What a key is called here.
+    /// Returns the name of a key in this file.
     pub(crate) fn key(&self, usual: &'static str) -> &'static str {
         let named = self.names.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1);
         if self.json.object().contains_key(named) {
@@ -76,7 +75,7 @@ impl<'a> HfConfig<'a> {
         others.into_iter().find(|other| self.json.object().contains_key(*other)).unwrap_or(named)
     }
 
-    /// Refuses two names of one key with different values.
+    /// Checks that aliases of a key have the same value.
     pub(crate) fn check_aliases(&self) -> Result<(), Error> {
         for (usual, other) in self.names.aliases {
             let named = self.key(usual);
@@ -89,18 +88,18 @@ impl<'a> HfConfig<'a> {
         Ok(())
     }
 
-    /// The number where a key, by its usual name, is missing.
+    /// Returns the default of a missing key, by its usual name.
     pub(super) fn default(&self, usual: &str) -> Option<u32> {
         self.names.defaults.iter().find(|row| row.0 == usual).map(|row| row.1)
     }
 
-    /// Whether the base of the rotation stands here.
+    /// Returns whether the file has a RoPE base.
     pub(crate) fn names_base(&self) -> bool {
         let keys = [self.key("rope_theta"), "rope_parameters.rope_theta", "rope_scaling.rope_theta"];
         keys.iter().any(|key| self.json.get(key).is_some())
     }
 
-    /// The function of the feed-forward layer.
+    /// Returns the activation of the feed-forward layer.
     pub(crate) fn activation(&self) -> Result<Activation, Error> {
         let key = self.key("hidden_act");
         let name = self.json.opt_str(key)?;
@@ -115,12 +114,12 @@ impl<'a> HfConfig<'a> {
         })
     }
 
-    /// The error of a key with an impossible or unsupported value.
+    /// Returns the error for a key with an impossible or unsupported value.
     pub(crate) fn invalid(&self, key: &str, what: impl Into<String>) -> Error {
         Error::invalid(self.json.file(), key, what)
     }
 
-    /// Refuses a flag that would change the result; nothing has a bias because of it.
+    /// Checks that a flag which would change the result is off, and returns an empty list of biases.
     pub(crate) fn refuse(&self, key: &str) -> Result<Vec<&'static str>, Error> {
         match self.flag(key)? {
             true => Err(self.invalid(key, "true is not supported")),
@@ -128,17 +127,17 @@ impl<'a> HfConfig<'a> {
         }
     }
 
-    /// A flag that is off where nothing is said.
+    /// Reads a flag; false by default.
     pub(crate) fn flag(&self, key: &str) -> Result<bool, Error> {
         Ok(self.json.opt_bool(key)?.unwrap_or(false))
     }
 
-    /// An optional size.
+    /// Reads an optional size.
     pub(crate) fn opt_size(&self, key: &str) -> Result<Option<usize>, Error> {
         self.json.opt_u32(key)?.map(|v| checked_size(self.json.file(), key, v)).transpose()
     }
 
-    /// Whether `layer_types` says that every layer attends to everything; false where it says nothing.
+    /// Returns whether `layer_types` lists full attention for every layer; false without it.
     pub(crate) fn has_full_layers(&self) -> Result<bool, Error> {
         let Some(types) = self.json.opt_array_str("layer_types")? else { return Ok(false) };
         match types.iter().find(|&&kind| kind != "full_attention") {
@@ -150,12 +149,14 @@ impl<'a> HfConfig<'a> {
         }
     }
 
-    /// Which layers attend to everything, the others to a window, where `layer_types` says.
+    /// Returns for each layer whether it has full attention, and not a sliding window, by `layer_types`; `None`
+    /// without it.
     pub(crate) fn full_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
         self.layers_of(layers, &["full_attention"], &["sliding_attention"])
     }
 
-    /// Which layers are of the first of two kinds, where `layer_types` says. Each kind has a name, or an older one too.
+    /// Returns for each layer whether its type is `first`, and not `second`, by `layer_types`; `None` without it.
+    /// Each type may have several names.
     pub(crate) fn layers_of(
         &self,
         layers: usize,
@@ -179,12 +180,12 @@ impl<'a> HfConfig<'a> {
         types.iter().map(is_first).collect::<Result<_, _>>().map(Some)
     }
 
-    /// The same, in which keys are called otherwise.
+    /// Returns the configuration with other key names.
     pub(crate) fn with_keys(self, keys: &'static [(&'static str, &'static str)]) -> HfConfig<'a> {
         HfConfig { names: KeyNames { keys, ..self.names }, ..self }
     }
 
-    /// The base of a rotation without scaling that the object under a key describes, if it does.
+    /// Returns the RoPE base in the object under a key, if it exists; scaling is refused.
     pub(crate) fn local_base(&self, object: &str) -> Result<Option<f32>, Error> {
         match self.rotation(object, 1)? {
             None | Some(RopeScaling::None) => self.positive(&format!("{object}.rope_theta")),
@@ -192,7 +193,7 @@ impl<'a> HfConfig<'a> {
         }
     }
 
-    /// Refuses attention to the last `size` tokens only, unless the context fits into that.
+    /// Refuses a sliding window of `size` tokens, unless the context fits into it.
     pub(crate) fn refuse_window(&self, key: &str, size: usize) -> Result<(), Error> {
         if self.opt_size("max_position_embeddings")?.is_some_and(|context| context <= size) {
             return Ok(());
@@ -201,7 +202,7 @@ impl<'a> HfConfig<'a> {
         Err(self.invalid(key, what))
     }
 
-    /// Base and scaling of the rotation, in whichever dialect they are written.
+    /// Returns RoPE base and scaling, from either form.
     pub(super) fn rope(&self, context: usize) -> Result<(f32, RopeScaling), Error> {
         let each = "rope_parameters.full_attention";
         if self.by_kind == ByKind::Yes && self.json.get(each).is_some() {
@@ -230,7 +231,7 @@ impl<'a> HfConfig<'a> {
         Ok((base, new.or(old).unwrap_or(RopeScaling::None)))
     }
 
-    /// Refuses rotation of a part of a head in classes that have none.
+    /// Refuses partial rotation in classes that do not support it.
     fn refuse_partial(&self, key: &str) -> Result<(), Error> {
         match self.positive(key)? {
             Some(factor) if self.partial.is_none() && factor != 1.0 => {
@@ -240,7 +241,7 @@ impl<'a> HfConfig<'a> {
         }
     }
 
-    /// The leading values of a head that turn.
+    /// Returns the number of leading dimensions of a head that are rotated.
     pub(super) fn rotated(&self, head_dim: usize) -> Result<usize, Error> {
         let Some(default) = self.partial else { return Ok(head_dim) };
         let mut found = (String::new(), default);
@@ -256,13 +257,14 @@ impl<'a> HfConfig<'a> {
         let (key, share) = found;
         let dims = (head_dim as f64 * f64::from(share)) as usize;
         if share > 1.0 || dims == 0 || !dims.is_multiple_of(2) {
-            let what = format!("{share} of a head of {head_dim} values is not an even number up to it");
+            let what =
+                format!("{share} of a head of {head_dim} values is not an even number of at most {head_dim}");
             return Err(self.invalid(&key, what));
         }
         Ok(dims)
     }
 
-    /// An optional positive number.
+    /// Reads an optional positive number.
     pub(crate) fn positive(&self, key: &str) -> Result<Option<f32>, Error> {
         self.json.opt_f32(key)?.map(|v| checked_positive(self.json.file(), key, v)).transpose()
     }
@@ -271,7 +273,7 @@ impl<'a> HfConfig<'a> {
         checked_positive(self.json.file(), key, self.json.f32(key)?)
     }
 
-    /// The scaling that the object under a key describes; none if there is no such object.
+    /// Returns the RoPE scaling in the object under a key; `None` if there is no such object.
     fn rotation(&self, object: &str, context: usize) -> Result<Option<RopeScaling>, Error> {
         let Some(value) = self.json.get(object) else { return Ok(None) };
         let Some(map) = value.as_object() else { return Err(self.json.wrong_type(object, "object").into()) };
@@ -308,7 +310,7 @@ impl<'a> HfConfig<'a> {
         }))
     }
 
-    /// The context length before scaling. Some models have it beside the object, and that one counts.
+    /// Returns the context length before scaling. The key outside the object takes precedence.
     fn original_context(&self, key: impl Fn(&str) -> String, context: usize) -> Result<usize, Error> {
         const NAME: &str = "original_max_position_embeddings";
         match self.opt_size(NAME)? {
@@ -328,12 +330,12 @@ impl<'a> HfConfig<'a> {
         Ok(RopeScaling::Llama3 { factor, low, high, original_context: self.original_context(key, context)? })
     }
 
-    /// YaRN as transformers has it. `attn_factor`, which some configurations have and other programs read, it
-    /// does not know; `attention_factor` is its key.
+    /// Reads YaRN's parameters as transformers does, which has the key `attention_factor` and ignores `attn_factor`,
+    /// which other programs read.
     fn yarn(&self, key: impl Fn(&str) -> String, context: usize) -> Result<RopeScaling, Error> {
         let original_context = self.original_context(&key, context)?;
         let factor = self.required_positive(&key("factor"))?;
-        // Zero and `null` both stand for the paper's values.
+        // Zero and `null` both mean the paper's value.
         let beta = |name: &str, default: f32| -> Result<f32, Error> {
             match self.json.opt_f32(&key(name))? {
                 None | Some(0.0) => Ok(default),
@@ -359,13 +361,15 @@ impl<'a> HfConfig<'a> {
             None => yarn_attention(factor, 1.0),
         };
         if !(attention.is_finite() && attention > 0.0) {
-            let what = format!("with mscale_all_dim it makes {attention} of the scores");
+            let what = format!(
+                "gives with mscale_all_dim the attention factor {attention}, which is not a positive number"
+            );
             return Err(self.invalid(&key("mscale"), what));
         }
         Ok(RopeScaling::Yarn { factor, original_context, ramp, attention })
     }
 
-    /// LongRoPE as transformers has it. How many divisors there must be, the [`Reader`](super::Reader) checks.
+    /// Reads LongRoPE's parameters as transformers does. [`Reader`](super::Reader) checks the number of divisors.
     fn longrope(&self, key: impl Fn(&str) -> String, context: usize) -> Result<RopeScaling, Error> {
         let original_context = self.original_context(&key, context)?;
         let factor = match self.positive(&key("factor"))? {
@@ -378,7 +382,10 @@ impl<'a> HfConfig<'a> {
             None => (1.0 + ln(factor) / ln(original_context as f64)).sqrt(),
         };
         if !(attention.is_finite() && attention > 0.0) {
-            return Err(self.invalid(&key("factor"), format!("{factor} makes {attention} of the scores")));
+            return Err(self.invalid(
+                &key("factor"),
+                format!("{factor} gives the attention factor {attention}, which is not a positive number"),
+            ));
         }
         let divisors = |name: &str| {
             let list = key(name);

@@ -1,45 +1,44 @@
-//! What is done about every key of a description: one row each.
+//! Table of known configuration keys, with one rule per key.
 //!
-//! A key that changes what a model computes is read, or refused with its value unless the value changes nothing. So a
-//! row's rule is about values. A key without a row may come from a future that this program does not know: what it means
-//! cannot be told, and refusing it would refuse every new remark of a converter, which is why it is told and ignored, as
-//! llama.cpp and transformers ignore it, though in silence.
+//! A key that changes the result is read, or refused unless its value has no effect; so rules are about values. The
+//! meaning of a key without a rule is unknown: it may be from a later version, or a converter's remark. Refusing all
+//! of these would refuse every new remark, so they are ignored, as in llama.cpp and transformers, but reported.
 //!
-//! Which keys there are follows llama.cpp and transformers. What llama.cpp knows for other architectures stands here as
-//! far as it could be meant for a decoder like these; llama.cpp's own saver writes all of its keys into every file, with
-//! values that mean "off".
+//! The keys follow llama.cpp and transformers. Keys that llama.cpp has for other architectures are listed if they
+//! could apply to a decoder like these; llama.cpp's own saver writes all of its keys into every file, with values
+//! that mean "off".
 
 use super::ModelConfig;
 use crate::error::Error;
 use leyden_tensor::{Array, Escaped, Json, Metadata, Value};
 
-/// One key.
+/// Known key and its rule.
 struct Row {
-    /// In GGUF without the architecture's name.
+    /// Name of the key; in GGUF without the architecture's name.
     key: &'static str,
     rule: Rule,
-    /// What a value that is refused asks for.
+    /// Feature that a refused value asks for.
     what: &'static str,
 }
 
-/// What is done about a key.
+/// Rule for the value of a key.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// Read elsewhere: by the reader, the pooling or the tokenizer.
+    /// Any value; read elsewhere: by the reader, the pooling or the tokenizer.
     Read,
-    /// Whatever it says, the result is the same.
+    /// Any value; without effect on the result.
     Harmless,
-    /// Refused unless it is off: zero, false, empty, or minus one, which stands for "none".
+    /// Values that mean "off": zero, false, empty, or -1 for "none".
     Off,
-    /// Refused unless it is off or one of these numbers.
+    /// "Off", or one of these numbers.
     OffOr(&'static [f64]),
-    /// Refused unless it is off or this number, which follows from the sizes.
+    /// "Off", or this number, which follows from the configuration.
     OffOrSize(fn(&ModelConfig) -> f64),
-    /// Refused unless it is off or at least this number, which follows from the sizes.
+    /// "Off", or at least this number, which follows from the configuration.
     OffOrFrom(fn(&ModelConfig) -> f64),
-    /// Refused unless it is true.
+    /// True.
     On,
-    /// Refused unless it is one of these texts.
+    /// One of these strings.
     Text(&'static [&'static str]),
 }
 
@@ -61,7 +60,7 @@ const EXPERT_COUNT: Rule = Rule::OffOrSize(|c| c.experts().map_or(0.0, |e| e.cou
 const WINDOW: &str = "attention to the last tokens only (a sliding window)";
 const BOTH_WAYS: &str = "attention in both directions";
 
-/// The keys behind the architecture's name in GGUF.
+/// Rules for GGUF keys, after the architecture's name.
 static GGUF: &[Row] = &[
     read("context_length"),
     read("embedding_length"),
@@ -87,7 +86,7 @@ static GGUF: &[Row] = &[
     read("rope.scaling.yarn_beta_slow"),
     read("rope.scaling.yarn_log_multiplier"),
     read("pooling_type"),
-    // Of models for vectors, in files of this program alone: `docs/convert.md`.
+    // Keys of embedding models, in files converted by this program only: see `docs/convert.md`.
     read("vector.dimensions"),
     read("vector.most_numbers"),
     read("vector.similarity"),
@@ -101,12 +100,12 @@ static GGUF: &[Row] = &[
     read("message.variables"),
     read("splade.sum"),
     read("splade.log_twice"),
-    // Where the architecture has experts it is read.
+    // Read for architectures with experts.
     only("expert_count", EXPERT_COUNT, "a mixture of experts"),
     only("attention.causal", Rule::On, BOTH_WAYS),
     only("attention.sliding_window", Rule::OffOrFrom(|c| c.context as f64), WINDOW),
     only("attention.sliding_window_pattern", Rule::OffOr(&[1.0]), WINDOW),
-    only("attention.rope_pattern", ONE, "a rotation of some layers only"),
+    only("attention.rope_pattern", ONE, "RoPE in some layers only"),
     only("attention.scale", SCORES, "another scale of attention's scores"),
     only("attention.output_scale", ONE, "a scale of attention's output"),
     only("attention.value_scale", ONE, "a scale of values"),
@@ -123,28 +122,28 @@ static GGUF: &[Row] = &[
     only("attention.value_length_mla", Rule::Off, "latent attention"),
     only("attention.gate_lora_rank", Rule::Off, "a gate on attention"),
     only("attention.relative_buckets_count", Rule::Off, "a bias by distance"),
-    only("attention.shared_kv_layers", Rule::Off, "layers that share keys and values"),
+    only("attention.shared_kv_layers", Rule::Off, "layers with shared keys and values"),
     only("attention.recurrent_layers", Rule::Off, "layers without attention"),
     only("attention.indexer.head_count", Rule::Off, "sparse attention"),
     only("full_attention_interval", ONE, "layers without attention"),
-    // These caps stand in files of llama.cpp's saver with its default, where the architecture has none.
+    // llama.cpp's saver writes the default of these caps for architectures that have none.
     only("attn_logit_softcapping", Rule::OffOr(&[50.0]), "a cap on attention's scores"),
     only("final_logit_softcapping", Rule::OffOr(&[30.0]), "a cap on logits"),
     only("router_logit_softcapping", Rule::OffOr(&[30.0]), "a cap on the router's scores"),
     only("logit_scale", ONE, "a scale of logits"),
     only("residual_scale", ONE, "a scale of residuals"),
     only("embedding_scale", ONE, "a scale of embeddings"),
-    only("embedding_length_out", Rule::OffOrSize(|c| c.width as f64), "vectors of another length"),
-    only("embedding_length_per_layer_input", Rule::Off, "embeddings for every layer"),
+    only("embedding_length_out", Rule::OffOrSize(|c| c.width as f64), "embeddings of another dimension"),
+    only("embedding_length_per_layer_input", Rule::Off, "per-layer embeddings"),
     only("hidden_activation", Rule::Text(&["silu", "swish"]), "another activation"),
-    only("use_parallel_residual", Rule::Off, "attention and feed-forward layer side by side"),
-    only("swin_norm", Rule::Off, "norms behind the layers"),
-    only("rescale_every_n_layers", Rule::Off, "states that are halved"),
+    only("use_parallel_residual", Rule::Off, "parallel attention and feed-forward layers"),
+    only("swin_norm", Rule::Off, "norms after the layers"),
+    only("rescale_every_n_layers", Rule::Off, "rescaled hidden states"),
     read("leading_dense_block_count"),
     only("interleave_moe_layer_step", ONE, "some layers without experts"),
     only("moe_every_n_layers", ONE, "some layers without experts"),
-    only("expert_shared_count", Rule::Off, "experts that every token goes through"),
-    only("expert_shared_feed_forward_length", Rule::Off, "experts that every token goes through"),
+    only("expert_shared_count", Rule::Off, "shared experts"),
+    only("expert_shared_feed_forward_length", Rule::Off, "shared experts"),
     only("expert_group_count", ONE, "experts in groups"),
     only("expert_group_used_count", ONE, "experts in groups"),
     only("expert_latent_length", Rule::Off, "experts of another width"),
@@ -152,24 +151,24 @@ static GGUF: &[Row] = &[
     only("expert_weights_norm", Rule::On, "weights of experts that are not normalised"),
     // 1 is softmax.
     only("expert_gating_func", ONE, "another function of the router's scores"),
-    only("nextn_predict_layers", Rule::Off, "layers that predict further tokens"),
+    only("nextn_predict_layers", Rule::Off, "layers of multi-token prediction (MTP)"),
     only("n_deepstack_layers", Rule::Off, "states of images"),
-    only("num_loops", ONE, "layers that are run several times"),
-    only("rope.dimension_sections", Rule::Off, "positions of several kinds"),
+    only("num_loops", ONE, "repeated layers"),
+    only("rope.dimension_sections", Rule::Off, "positions in several dimensions (M-RoPE)"),
     only("rope.scaling.alpha", Rule::Off, "a scaling of the rotation by its base"),
     only("decoder_block_count", Rule::Off, "an encoder and a decoder"),
     only("classifier.output_labels", Rule::Off, "a classifier"),
-    // The rows of the embedding say it.
+    // Given by the rows of the embedding matrix.
     harmless("vocab_size"),
     harmless("rope.scaling.finetuned"),
-    // How the rows of queries and keys lie; all files that name it have the one order.
+    // Row order of Q and K; all files that name it have the same one.
     harmless("tensor_data_layout"),
-    // Of layers with a window, which there are none.
+    // Keys of sliding-window layers, which these architectures lack.
     harmless("attention.key_length_swa"),
     harmless("attention.value_length_swa"),
     harmless("rope.dimension_count_swa"),
     harmless("rope.freq_base_swa"),
-    // Of other architectures, where llama.cpp's saver writes what is not "off".
+    // Keys of other architectures for which llama.cpp's saver writes values other than "off".
     harmless("token_shift_count"),
     harmless("expert_group_scale"),
     harmless("activation.situ_beta"),
@@ -177,7 +176,7 @@ static GGUF: &[Row] = &[
     harmless("classifier.pooling_type"),
 ];
 
-/// The keys of a `config.json`.
+/// Rules for the keys of a `config.json`.
 static HF: &[Row] = &[
     read("model_type"),
     read("architectures"),
@@ -194,19 +193,19 @@ static HF: &[Row] = &[
     read("rms_norm_eps"),
     only("layer_norm_eps", Rule::Off, "a norm that subtracts the mean"),
     only("type_vocab_size", Rule::Off, "embeddings of token types"),
-    only("position_embedding_type", Rule::Text(&["absolute", "rope"]), "positions of another kind"),
-    only("use_parallel_residual", Rule::Off, "attention and feed-forward layer side by side"),
-    only("rotary_pct", ONE, "a rotation of a part of each head"),
-    only("rotary_emb_base", Rule::OffOr(&[10_000.0]), "another base of the rotation"),
+    only("position_embedding_type", Rule::Text(&["absolute", "rope"]), "another kind of positions"),
+    only("use_parallel_residual", Rule::Off, "parallel attention and feed-forward layers"),
+    only("rotary_pct", ONE, "RoPE on a part of each head"),
+    only("rotary_emb_base", Rule::OffOr(&[10_000.0]), "another RoPE base"),
     only("llama_4_scaling_beta", Rule::Off, "attention scaled by position"),
     only("layer_norm_epsilon", Rule::Off, "a norm that subtracts the mean"),
     only("rms_norm", Rule::On, "states without a norm behind them"),
-    // transformers, which defines these classes, has the gate first whatever it says; files from its first version say true.
+    // transformers, which defines these classes, always applies the gate first; files of its first version say true.
     harmless("norm_before_gate"),
-    only("scale_attn_by_inverse_layer_idx", Rule::Off, "scores scaled by the layer"),
-    only("scale_attn_weights", Rule::On, "scores that are not scaled"),
-    only("use_gated_activation", Rule::On, "a plain feed-forward layer"),
-    only("use_parallel_block", Rule::On, "halves of a block one after the other"),
+    only("scale_attn_by_inverse_layer_idx", Rule::Off, "attention scores scaled by the layer"),
+    only("scale_attn_weights", Rule::On, "unscaled attention scores"),
+    only("use_gated_activation", Rule::On, "a feed-forward layer without a gate"),
+    only("use_parallel_block", Rule::On, "sequential attention and feed-forward layers"),
     only("num_ln_in_parallel_attn", Rule::OffOr(&[1.0, 2.0]), "other norms"),
     harmless("block_dim"),
     harmless("block_mlp_init_scale"),
@@ -217,7 +216,7 @@ static HF: &[Row] = &[
     harmless("conv_dim"),
     harmless("conv_dim_out"),
     harmless("conv_use_xavier_init"),
-    // Read for the classes that have them, and without effect in the others.
+    // Read for the classes that have them, and without effect in others.
     read("norm_epsilon"),
     read("use_bias"),
     read("use_qkv_bias"),
@@ -226,7 +225,7 @@ static HF: &[Row] = &[
     read("new_decoder_architecture"),
     read("num_kv_heads"),
     read("ffn_hidden_size"),
-    // Other names of sizes.
+    // Aliases of size keys.
     read("n_embd"),
     read("n_head"),
     read("n_layer"),
@@ -247,7 +246,7 @@ static HF: &[Row] = &[
     read("vocab_size"),
     read("bos_token_id"),
     read("eos_token_id"),
-    // Read for the classes that have them, and without effect in the others.
+    // Read for the classes that have them, and without effect in others.
     read("attention_bias"),
     read("mlp_bias"),
     read("sliding_window"),
@@ -268,23 +267,23 @@ static HF: &[Row] = &[
     only("attn_logit_softcapping", Rule::Off, "a cap on attention's scores"),
     only("final_logit_softcapping", Rule::Off, "a cap on logits"),
     only("clip_qkv", Rule::Off, "a bound on queries, keys and values"),
-    only("use_qk_norm", Rule::Off, "queries and keys that are normalised"),
-    only("qk_layernorm", Rule::Off, "queries and keys that are normalised"),
+    only("use_qk_norm", Rule::Off, "normalised queries and keys"),
+    only("qk_layernorm", Rule::Off, "normalised queries and keys"),
     only("hidden_activation", Rule::Text(&["silu", "swish"]), "another activation"),
     only("sliding_window_pattern", ONE, WINDOW),
     only("attn_output_gate", Rule::Off, "a gate on attention"),
     only("attention_chunk_size", Rule::OffOrFrom(|c| c.context as f64), "attention within chunks"),
-    only("no_rope_layers", ONE, "a rotation of some layers only"),
-    only("no_rope_layer_interval", Rule::Off, "a rotation of some layers only"),
-    only("rope_interleaved", Rule::Off, "pairs of neighbours in the rotation"),
-    only("use_mrope", Rule::Off, "positions of several kinds"),
+    only("no_rope_layers", ONE, "RoPE in some layers only"),
+    only("no_rope_layer_interval", Rule::Off, "RoPE in some layers only"),
+    only("rope_interleaved", Rule::Off, "interleaved RoPE pairs"),
+    only("use_mrope", Rule::Off, "positions in several dimensions (M-RoPE)"),
     only("alibi", Rule::Off, "a bias by distance (ALiBi)"),
     only("embedding_multiplier", ONE, "a scale of embeddings"),
     only("scale_emb", ONE, "a scale of embeddings"),
     only("residual_multiplier", ONE, "a scale of residuals"),
     only("logits_scaling", ONE, "a scale of logits"),
     only("logit_scale", ONE, "a scale of logits"),
-    only("parallel_attn", Rule::Off, "attention and feed-forward layer side by side"),
+    only("parallel_attn", Rule::Off, "parallel attention and feed-forward layers"),
     only("num_experts", EXPERT_COUNT, "a mixture of experts"),
     only("num_local_experts", EXPERT_COUNT, "a mixture of experts"),
     only("n_routed_experts", EXPERT_COUNT, "a mixture of experts"),
@@ -294,13 +293,13 @@ static HF: &[Row] = &[
     only("decoder_sparse_step", ONE, "some layers without experts"),
     only("moe_layer_freq", ONE, "some layers without experts"),
     only("mlp_only_layers", Rule::Off, "some layers without experts"),
-    only("shared_expert_intermediate_size", Rule::Off, "experts that every token goes through"),
-    only("n_shared_experts", Rule::Off, "experts that every token goes through"),
+    only("shared_expert_intermediate_size", Rule::Off, "shared experts"),
+    only("n_shared_experts", Rule::Off, "shared experts"),
     read("norm_topk_prob"),
     read("qkv_bias"),
-    only("num_nextn_predict_layers", Rule::Off, "layers that predict further tokens"),
-    only("num_mtp_layers", Rule::Off, "layers that predict further tokens"),
-    // Of training, of generation as transformers does it, and remarks.
+    only("num_nextn_predict_layers", Rule::Off, "layers of multi-token prediction (MTP)"),
+    only("num_mtp_layers", Rule::Off, "layers of multi-token prediction (MTP)"),
+    // Settings of training, settings of generation in transformers, and remarks.
     harmless("_name_or_path"),
     harmless("_commit_hash"),
     harmless("_attn_implementation"),
@@ -324,7 +323,7 @@ static HF: &[Row] = &[
     harmless("qa_dropout"),
     harmless("seq_classif_dropout"),
     harmless("gradient_checkpointing"),
-    // The table of positions is in the weights either way.
+    // The position table is in the weights either way.
     harmless("sinusoidal_pos_embds"),
     harmless("tie_weights_"),
     harmless("attention_probs_dropout_prob"),
@@ -334,7 +333,7 @@ static HF: &[Row] = &[
     harmless("embd_pdrop"),
     harmless("resid_pdrop"),
     harmless("classifier_dropout"),
-    // Of DeBERTa: how the names of a head changed, and its size, which its tensors have.
+    // DeBERTa: the old naming of the head, and its size, which the tensors give.
     harmless("legacy"),
     harmless("pooler_hidden_size"),
     harmless("neftune_noise_alpha"),
@@ -347,7 +346,7 @@ static HF: &[Row] = &[
     harmless("summary_type"),
     harmless("summary_use_proj"),
     harmless("n_ctx"),
-    // How caches are made, what embeddings share, and which kind of layers comes first.
+    // Creation of caches, sharing of embeddings, and the order of layer types.
     harmless("cache_implementation"),
     harmless("use_embedding_sharing"),
     harmless("chunk_size"),
@@ -364,10 +363,10 @@ static HF: &[Row] = &[
     harmless("layer_switch"),
     harmless("order_of_interleaved_layers"),
     harmless("apply_residual_connection_post_layernorm"),
-    // The same products, cut into parts.
+    // The same products, computed in parts.
     harmless("pretraining_tp"),
     harmless("chunk_size_feed_forward"),
-    // What the first says `layer_types` says too; the other is of layers with a window, where there are some.
+    // The first repeats `layer_types`; the second applies to sliding-window layers only.
     harmless("_sliding_window_pattern"),
     harmless("rope_local_base_freq"),
     harmless("is_llama_config"),
@@ -427,7 +426,7 @@ static HF: &[Row] = &[
     harmless("begin_suppress_tokens"),
 ];
 
-/// The keys of the objects that describe a rotation in a `config.json`.
+/// Rules for the keys of RoPE objects in a `config.json`.
 static HF_ROTATION: &[Row] = &[
     read("rope_type"),
     read("type"),
@@ -446,22 +445,22 @@ static HF_ROTATION: &[Row] = &[
     read("truncate"),
     read("short_factor"),
     read("long_factor"),
-    // An object each, where kinds of layers turn differently; refused where they do not.
+    // An object for each layer type; refused for classes with one set of RoPE parameters.
     read("full_attention"),
     read("sliding_attention"),
-    only("mrope_section", Rule::Off, "positions of several kinds"),
-    only("mrope_interleaved", Rule::Off, "positions of several kinds"),
-    only("extrapolation_factor", ONE, "another share of the extrapolated rotation"),
-    // It is that beside the object.
+    only("mrope_section", Rule::Off, "positions in several dimensions (M-RoPE)"),
+    only("mrope_interleaved", Rule::Off, "positions in several dimensions (M-RoPE)"),
+    only("extrapolation_factor", ONE, "another extrapolation factor of RoPE"),
+    // The same as the key outside the object.
     harmless("max_position_embeddings"),
-    // Other programs read it, but transformers, which is what defines these classes, does not.
+    // Read by other programs, but not by transformers, which defines these classes.
     harmless("attn_factor"),
     harmless("finetuned"),
 ];
 
 const ROTATIONS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 
-/// A value as either dialect writes it. Lists stay as they are: a file may have long ones.
+/// Value of a key in GGUF or JSON. Lists are borrowed, as they may be long.
 enum Given<'a> {
     Number(f64),
     Flag(bool),
@@ -499,7 +498,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Whether a number, or all of a list, is as asked; false and nothing are always.
+    /// Returns whether the value is "off" or satisfies `number`; of a list, all items.
     fn off_or(&self, number: &dyn Fn(f64) -> bool) -> bool {
         match self {
             Given::Number(n) => *n == 0.0 || *n == -1.0 || number(*n),
@@ -524,7 +523,7 @@ impl<'a> Given<'a> {
 
 impl Row {
     fn allows(&self, given: &Given<'_>, config: &ModelConfig) -> bool {
-        // Files round to 32 bits.
+        // Files round to F32.
         let is = |wanted: f64| move |n: f64| (n - wanted).abs() <= wanted.abs() * 1e-6;
         match self.rule {
             Rule::Read | Rule::Harmless => true,
@@ -538,7 +537,7 @@ impl Row {
     }
 }
 
-/// Keys with their values, under the rows that concern them: the table, what stands before a key in messages, the key.
+/// Keys with their values: the table of rules, the prefix of the key in messages, the key, and the value.
 type Keys<'a> = Vec<(&'static [Row], String, &'a str, Given<'a>)>;
 
 fn gguf_keys<'a>(meta: &'a Metadata, architecture: &str) -> Keys<'a> {
@@ -576,23 +575,24 @@ fn check(file: &str, keys: Keys<'_>, config: &ModelConfig, own: &[&str]) -> Resu
     Ok(())
 }
 
-/// Refuses a GGUF file in which a key asks for what `config` does not have. `own` are those that the architecture reads
-/// itself.
+/// Checks that no key of a GGUF file asks for a feature that `config` does not have. `own` are the keys that the
+/// architecture reads itself.
 pub(crate) fn check_gguf(meta: &Metadata, config: &ModelConfig, own: &[&str]) -> Result<(), Error> {
     check(meta.file(), gguf_keys(meta, config.architecture), config, own)
 }
 
-/// Refuses a `config.json` in which a key asks for what `config` does not have, as [`check_gguf`].
+/// Checks that no key of a `config.json` asks for a feature that `config` does not have, as [`check_gguf`].
 pub(crate) fn check_hf(json: &Json, config: &ModelConfig, own: &[&str]) -> Result<(), Error> {
     check(json.file(), hf_keys(json), config, own)
 }
 
-/// Returns keys of GGUF metadata of an architecture that have no rule here nor among `own`, unless their value means "off".
+/// Returns the keys of an architecture's GGUF metadata that have no rule and are not in `own`, unless their value
+/// means "off".
 pub(crate) fn unknown_gguf(meta: &Metadata, architecture: &str, own: &[&str]) -> Vec<String> {
     unknown(gguf_keys(meta, architecture), own)
 }
 
-/// Returns keys of a `config.json` that have no rule here nor among `own`, unless their value means "off".
+/// Returns the keys of a `config.json` that have no rule and are not in `own`, unless their value means "off".
 pub(crate) fn unknown_hf(json: &Json, own: &[&str]) -> Vec<String> {
     unknown(hf_keys(json), own)
 }
@@ -616,7 +616,7 @@ mod tests {
     use crate::unknown_keys::unknown_keys_of_json;
     use std::collections::HashSet;
 
-    /// The fields of the reader.
+    /// Fields that the reader reads.
     const FIELDS: [Field; 15] = [
         LAYERS,
         WIDTH,
@@ -647,14 +647,14 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_one_row_and_what_the_reader_asks_for_is_read() {
+    fn every_key_has_one_row_and_the_readers_keys_are_read() {
         for table in tables() {
             let keys: HashSet<&str> = table.iter().map(|row| row.key).collect();
             assert_eq!(keys.len(), table.len());
         }
         let row = |table: &'static [Row], key: &str| table.iter().find(|row| row.key == key);
         for (gguf, hf) in FIELDS.iter().map(|field| field.keys()) {
-            // Read for some architectures and ruled out for the others.
+            // Read for some architectures and restricted by rules for the others.
             let some = ["expert_count", "num_experts", "attention.layer_norm_epsilon", "layer_norm_eps"];
             let is_read = |table, key| {
                 row(table, key).is_some_and(|r| matches!(r.rule, Rule::Read) || some.contains(&key))
@@ -696,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_key_and_its_value_and_the_unknown_is_told() {
+    fn refusals_name_key_and_value_and_unknown_keys_are_reported() {
         let with = |more: &str| json(&format!("{}, {more}}}", JSON.trim_end_matches('}')));
         for (more, wanted) in [
             (r#""is_causal": false"#, "is_causal: false asks for attention in both directions"),
@@ -710,7 +710,7 @@ mod tests {
             ),
             (
                 r#""rope_scaling": {"type": "default", "mrope_section": [16, 24, 24]}"#,
-                "rope_scaling.mrope_section: this value asks for positions of several kinds",
+                "rope_scaling.mrope_section: this value asks for positions in several dimensions (M-RoPE)",
             ),
         ] {
             let error = config_of_json(&with(more)).unwrap_err().to_string();
@@ -722,7 +722,7 @@ mod tests {
             unknown(r#""warp": 2, "woof": 0, "rope_scaling": {"bend": true}"#),
             ["warp", "rope_scaling.bend"]
         );
-        // What one architecture alone reads is known there, and the sizes of states are checked.
+        // Keys that only one architecture reads are known there; sizes of states are checked.
         let mamba = |more: &str| {
             json(&format!(
                 r#"{{"model_type": "mamba2", "hidden_size": 48, "num_hidden_layers": 1, "num_heads": 6, "head_dim": 16,

@@ -1,17 +1,18 @@
-//! What a model needs beside its weights, which follows from its configuration alone.
+//! Memory of a model in addition to its weights, from its configuration alone.
 
 use super::{LayerConfig, ModelConfig};
 use crate::error::Error;
 use leyden_kernels::attention::{KvLayer, KvShape, KvType};
 
 impl ModelConfig {
-    /// What a cache for the model holds. Where [`needs_whole_texts`](Self::needs_whole_texts), it is of use within a step
-    /// alone. `file` is named in errors.
+    /// Returns the shape of the model's KV cache. If [`needs_whole_texts`](Self::needs_whole_texts), keys and values
+    /// are used only within a step. `file` is named in errors.
     ///
     /// # Errors
-    /// The head size does not fit the storage type, or the layers of an encoder differ.
+    /// The head dimension does not fit the storage type, or an encoder's layers have keys and values of different
+    /// sizes.
     pub fn kv_shape(&self, file: &str, kv_type: KvType) -> Result<KvShape, Error> {
-        // Where texts are computed whole, keys and values are used in the step that made them, by one layer after the other.
+        // Whole texts need keys and values only within a step and for one layer at a time.
         let whole = self.needs_whole_texts();
         let (layers, kv_type) = match &self.layers[..] {
             [first, ..] if whole => (std::slice::from_ref(first), KvType::F32),
@@ -39,16 +40,16 @@ impl ModelConfig {
         Ok(KvShape { layers, kv_type })
     }
 
-    /// Bytes of the workspace of a step of `tokens` tokens, in which so many logits are computed.
+    /// Returns the bytes of the workspace for a step of `tokens` tokens that computes `logits` logits.
     #[must_use]
     pub fn workspace_bytes(&self, tokens: usize, logits: usize) -> usize {
-        // In floats per token: the stream and its norm, queries, keys and values, what attention mixes, the two halves of
-        // the feed-forward layer, and the activations of each in a product's form; then logits.
+        // Floats per token: the residual stream and its norm; queries, keys, values and the attention output; the two
+        // halves of the feed-forward layer; and the packed activations of each. Then the logits.
         let floats =
             |most: &dyn Fn(&LayerConfig) -> usize| self.layers.iter().map(most).max().unwrap_or_default();
         let (heads, ffn) = (floats(&|l| l.heads * l.head_dim.max(l.value_dim)), floats(&|l| l.ffn));
         let states = floats(&|l| l.recurrent.map_or(0, |r| r.between(self.width)));
-        // Of a layer beside the experts, of what all layers get besides, and of several streams and their predictions.
+        // A dense layer beside the experts, per-layer embeddings, and AltUp streams with their predictions.
         let dense = floats(&|l| l.dense.map_or(0, |dense| 3 * dense + 2 * self.width));
         let besides = 2 * self.per_layer_input.unwrap_or_default() * self.layers.len();
         let streams = self.altup.map_or(0, |a| (2 * a.streams + 1) * self.width);

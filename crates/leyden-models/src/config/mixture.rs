@@ -1,4 +1,4 @@
-//! The parameters of mixtures of experts.
+//! Parameters of mixtures of experts.
 
 use super::checks::MAX_SIZE;
 use super::reader::{FFN, Field, NORM_EPS, Reader, field, per_layer};
@@ -10,7 +10,7 @@ use leyden_tensor::Value;
 
 const MAX_EXPERTS: u32 = 1 << 16;
 
-/// The number of experts; their presence is a matter of the architecture.
+/// Number of experts; whether it is required depends on the architecture.
 pub(crate) const EXPERTS: Field = field("expert_count", "num_experts");
 pub(crate) const EXPERTS_USED: Field = per_layer("expert_used_count", "num_experts_per_tok");
 pub(super) const EXPERT_FFN: Field = per_layer("expert_feed_forward_length", "moe_intermediate_size");
@@ -23,8 +23,8 @@ const SHARED: Field = field("expert_shared_count", "n_shared_experts");
 const GATING: Field = field("expert_gating_func", "");
 
 impl Reader<'_> {
-    /// As [`decoder`](Self::decoder), with a mixture of experts of such a width in each block but the first that a description
-    /// leaves out.
+    /// Reads a decoder as [`decoder`](Self::decoder) does, with a mixture of experts of this width in every block
+    /// after the leading dense ones.
     pub(crate) fn mixture(
         &self,
         pairs: RopePairs,
@@ -34,7 +34,7 @@ impl Reader<'_> {
         self.mixture_with(pairs, experts, width, None)
     }
 
-    /// The same with these sizes of keys and values, where some are given.
+    /// Reads a decoder as [`mixture`](Self::mixture) does, with these key and value dimensions, if given.
     pub(crate) fn mixture_with(
         &self,
         pairs: RopePairs,
@@ -52,7 +52,7 @@ impl Reader<'_> {
         Ok(config.each(|i, layer| layer.experts = Some(experts).filter(|_| i >= dense)))
     }
 
-    /// The experts of a mixture, with weights by softmax.
+    /// Reads the experts of a mixture with softmax gating.
     pub(crate) fn experts(&self, normalise: bool) -> Result<ExpertsConfig, Error> {
         let count = self.required(EXPERTS, MAX_EXPERTS)?;
         let used = self.required(EXPERTS_USED, MAX_EXPERTS)?;
@@ -63,11 +63,11 @@ impl Reader<'_> {
         Ok(ExpertsConfig::softmax(count, used, normalise))
     }
 
-    /// The width of each expert of a mixture of which a token uses so many.
+    /// Reads the width of each expert in a mixture that uses `used` experts per token.
     pub(crate) fn expert_ffn(&self, used: usize) -> Result<usize, Error> {
         match (self.opt_size(EXPERT_FFN)?, self) {
             (Some(ffn), _) => Ok(ffn),
-            // Older files have the width of all experts of a token together.
+            // Older files have the total width of a token's experts.
             (None, Reader::Gguf(..)) => {
                 self.bounded(FFN, u32::try_from(self.size(FFN)? / used).unwrap_or(0), MAX_SIZE)
             }
@@ -75,7 +75,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether weights come from the logistic function, not from softmax, as GGUF says it; `default` where nothing is said.
+    /// Reads from GGUF whether gating is by sigmoid instead of softmax; `default` if not given.
     pub(crate) fn sigmoid_gating(&self, default: bool) -> Result<bool, Error> {
         match self.opt_u32(GATING)? {
             None | Some(0) => Ok(default),
@@ -85,7 +85,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Groups, norm and scale of the experts' weights. `normalise` is what holds where nothing is said.
+    /// Reads groups, normalisation and scale of the experts' weights. `normalise` is the default of the
+    /// normalisation.
     pub(crate) fn routing(&self, experts: &mut ExpertsConfig, normalise: bool) -> Result<(), Error> {
         let key = self.key(NORMALISED).unwrap_or_default();
         let said = match self {
@@ -115,7 +116,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The experts that every token goes through, as one: each has the width of the others.
+    /// Reads the shared experts, as one of their total width; each is as wide as the routed experts.
     pub(crate) fn shared_experts(&self, experts: &mut ExpertsConfig, width: usize) -> Result<(), Error> {
         let Some(count) = self.opt_u32(SHARED)?.filter(|n| *n > 0) else { return Ok(()) };
         let ffn = u32::try_from(width).unwrap_or(u32::MAX).saturating_mul(count);

@@ -1,5 +1,5 @@
-//! A transformer's parameters. Where they come from is the [`Reader`]'s business: GGUF metadata (`gguf.rs`) or the
-//! `config.json` of a folder from the hub (`hf.rs`).
+//! Parameters of a transformer. The [`Reader`] reads them from GGUF metadata (`gguf.rs`) or the `config.json` of a
+//! Hugging Face folder (`hf.rs`).
 
 mod checks;
 mod gguf;
@@ -31,96 +31,96 @@ pub(crate) use reader::{FFN, Field, KV_HEADS, NORM_EPS, Reader, field};
 pub use recurrent::{DeltaNetConfig, Mamba2Config, RecurrentConfig};
 pub use spans::SpanConfig;
 
-/// Sizes and options of a transformer: a decoder, or an encoder whose tokens see those behind them too.
+/// Sizes and options of a transformer: a decoder, or an encoder with bidirectional attention.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// The architecture's name, as GGUF has it.
+    /// Name of the architecture in GGUF.
     pub architecture: &'static str,
-    /// Width of the residual stream.
+    /// Hidden size: width of the residual stream.
     pub width: usize,
-    /// Longest sequence the model was made for, in tokens.
+    /// Maximum context length of the model, in tokens.
     pub context: usize,
-    /// What embeddings are multiplied by.
+    /// Factor on token embeddings.
     pub embedding_scale: f32,
-    /// Position embeddings that are learned, one for each position: the row of their table that is the first position's.
+    /// Row of the first position in the table of learned position embeddings; `None` without them.
     pub learned_positions: Option<usize>,
-    /// Whether embeddings are normalised.
+    /// True if token embeddings are normalised.
     pub embedding_norm: bool,
-    /// The width of embeddings, if it is another one than that of the stream, which they are brought to by a matrix.
+    /// Width of token embeddings, if it differs from the hidden size; a matrix then projects them.
     pub embedding_width: Option<usize>,
     /// Normalisation.
     pub norm: NormConfig,
-    /// What is computed from the last layer's states.
+    /// Head on the last layer's states.
     pub head: Head,
-    /// What logits are multiplied by.
+    /// Factor on logits.
     pub logit_scale: f32,
-    /// How vectors are given out and compared.
+    /// Output size and similarity function of text embeddings.
     pub vectors: VectorForm,
-    /// Matrices that a text's vector goes through behind the pooling.
+    /// Dense layers on a text's embedding after pooling.
     pub vector_dense: Vec<VectorDense>,
-    /// How a text's number for each token of the vocabulary is made, if it is.
+    /// Sparse embedding of a text, if the model has one.
     pub sparse: Option<SparseConfig>,
-    /// Numbers of the vector that each token of a text has, where these are not its states.
+    /// Dimension of per-token vectors, if they are not the hidden states.
     pub token_vectors: Option<usize>,
-    /// How spans of words get scores for labels that are given with a text, if they do.
+    /// Head that scores spans of words for given labels, if the model has one.
     pub spans: Option<SpanConfig>,
-    /// Logits beyond this are squeezed below it.
+    /// Soft cap on logits: `cap * tanh(logit / cap)`.
     pub logit_soft_cap: Option<f32>,
-    /// Numbers that every layer gets of each token besides, from a table of their own (per-layer embeddings), if they do.
+    /// Dimension of per-layer embeddings, which every layer gets for each token from a separate table.
     pub per_layer_input: Option<usize>,
-    /// The streams side by side that layers predict and correct (alternating updates), if there are several.
+    /// Alternating updates (AltUp) over several residual streams.
     pub altup: Option<AltUpConfig>,
-    /// Layers of the file behind those, which predict further tokens and are not computed.
+    /// Number of MTP layers (multi-token prediction) after `layers` in the file, which are not computed.
     pub predictors: usize,
-    /// The transformer blocks, from the first on; at least one.
+    /// Transformer blocks, first to last; at least one.
     pub layers: Vec<LayerConfig>,
 }
 
 impl ModelConfig {
-    /// Whether it has logits, and so can generate texts.
+    /// Returns whether the model has logits, and so can generate text.
     #[must_use]
     pub fn generates(&self) -> bool {
         self.head == Head::Logits
     }
 
-    /// Whether tokens see those behind them, so that a text must be computed in one step.
+    /// Returns whether tokens attend to later tokens, so that a text must be computed in one step.
     #[must_use]
     pub fn needs_whole_texts(&self) -> bool {
         self.layers.iter().any(|layer| layer.mask.sees_behind())
     }
 
-    /// Numbers of a text's vector.
+    /// Returns the dimension of a text's embedding.
     #[must_use]
     pub fn vector_width(&self) -> usize {
         self.vector_dense.last().map_or(self.width, |dense| dense.outputs)
     }
 
-    /// Numbers of a text's vector as it is given out where no other number is asked for.
+    /// Returns the dimension of a text's embedding as it is returned by default.
     #[must_use]
     pub fn usual_dimensions(&self) -> usize {
         self.vectors.dimensions.map_or(self.vector_width(), |n| n.min(self.vector_width()))
     }
 
-    /// Numbers of what each token of a text has: its vector where there is a head for that, else its state.
+    /// Returns the dimension of per-token vectors: those of the token head if there is one, or the hidden states.
     #[must_use]
     pub fn token_width(&self) -> usize {
         self.token_vectors.unwrap_or(self.width)
     }
 
-    /// The longest window that layers attend to, if there are such layers.
+    /// Returns the longest sliding window of any layer; `None` without one.
     #[must_use]
     pub fn window(&self) -> Option<usize> {
         self.layers.iter().filter_map(|layer| layer.mask.window()).max()
     }
 
-    /// The last layer with keys and values, or a state, of its own: what is behind it needs no token but those whose results are
-    /// asked for.
+    /// Returns the index of the last layer with its own KV cache or recurrent state. Layers after it need to compute
+    /// only the tokens whose results are requested.
     #[must_use]
     pub(crate) fn last_of_own(&self) -> usize {
         self.layers.iter().rposition(|layer| layer.kv_of.is_none()).unwrap_or_default()
     }
 
-    /// The labels that it gives scores, if it classifies texts.
+    /// Returns the classification head, if the model has one.
     #[must_use]
     pub fn classifier(&self) -> Option<&ClassifierConfig> {
         match &self.head {
@@ -129,13 +129,13 @@ impl ModelConfig {
         }
     }
 
-    /// The experts of its layers, where these have some; they have the same.
+    /// Returns the experts of the layers, if any; all mixture layers have the same.
     #[must_use]
     pub fn experts(&self) -> Option<ExpertsConfig> {
         self.layers.iter().find_map(|layer| layer.experts)
     }
 
-    /// The same with every layer changed; `change` gets its number too.
+    /// Returns the configuration with `change` applied to every layer and its index.
     #[must_use]
     pub(crate) fn each(mut self, mut change: impl FnMut(usize, &mut LayerConfig)) -> ModelConfig {
         self.layers.iter_mut().enumerate().for_each(|(i, layer)| change(i, layer));
@@ -143,195 +143,195 @@ impl ModelConfig {
     }
 }
 
-/// What is computed from the states of the last layer.
+/// Head on the states of the last layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Head {
-    /// Logits of the next token, from the states behind a last norm.
+    /// Logits of the next token, from the normalised states.
     Logits,
-    /// Nothing: the states are the result.
+    /// None: the states are the result.
     States,
-    /// A score for each of some labels, of a text or of each of its tokens.
+    /// Scores of labels, for a text or for each of its tokens.
     Classifier(ClassifierConfig),
 }
 
-/// The head of a model that classifies texts.
+/// Classification head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassifierConfig {
-    /// The names of the labels, in the order of their scores.
+    /// Names of the labels, in the order of their scores.
     pub labels: Vec<String>,
-    /// What gets labels.
+    /// Object that is labelled: a text or its tokens.
     pub of: Labelled,
-    /// The matrix before the one that gives the scores, if there is one.
+    /// Dense layer before the classifier, if any.
     pub dense: Option<DenseConfig>,
-    /// What the scores are made of.
+    /// Function from the classifier's outputs to scores.
     pub scores: Scores,
-    /// How a model that is asked in words is asked about a pair: with `{query}` and `{document}` in it.
+    /// Prompt with `{query}` and `{document}`, for rerankers that answer a question about the pair.
     pub prompt: Option<String>,
 }
 
 impl ClassifierConfig {
-    /// Whether it gives pairs of texts a score: there is one for a text.
+    /// Returns whether the head is a reranker's: one score for a pair of texts.
     #[must_use]
     pub fn ranks(&self) -> bool {
         self.of != Labelled::Tokens && (self.labels.len() == 1 || self.scores == Scores::YesNo)
     }
 }
 
-/// A matrix behind the pooling of vectors.
+/// Dense layer on an embedding after pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorDense {
-    /// Numbers that come in.
+    /// Input dimension.
     pub inputs: usize,
-    /// Numbers that come out.
+    /// Output dimension.
     pub outputs: usize,
-    /// The function behind it.
+    /// Activation on the output, if any.
     pub activation: Option<DenseActivation>,
 }
 
-/// A number for each token of the vocabulary.
+/// Sparse embedding: a weight for each entry of the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SparseConfig {
-    /// Of the logits that a masked language model gives a text's tokens (SPLADE; Formal et al., 2021): the logarithm of one more
-    /// than the logit, where that is positive.
+    /// Weights from the logits that a masked language model computes for the text's tokens (SPLADE; Formal et al.,
+    /// 2021): `ln(1 + max(logit, 0))`.
     Vocabulary {
-        /// Whether the numbers of a text's tokens are summed; otherwise the greatest counts.
+        /// True to sum over the text's tokens; false to take the maximum.
         sum: bool,
-        /// Whether the logarithm is taken twice.
+        /// True to apply the logarithm twice.
         log_twice: bool,
     },
-    /// Of the text's own tokens, by a matrix of one row, where that gives more than zero (M3-Embedding; Chen et al., 2024). Of a
-    /// token that stands several times the greatest counts; special tokens have none.
+    /// Weights of the text's own tokens: positive products of their states with a matrix of one row (M3-Embedding;
+    /// Chen et al., 2024). A token that occurs several times gets the maximum; special tokens get none.
     Tokens,
 }
 
-/// What a classifier labels.
+/// Object that a classifier labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labelled {
-    /// A text, by what its tokens' states are pooled to.
+    /// A text, by its pooled states.
     Text(Pooling),
     /// Every token of a text, by its state.
     Tokens,
 }
 
-/// The first matrix of a classifier.
+/// Dense layer before the classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DenseConfig {
-    /// The function behind it.
+    /// Activation on the output.
     pub activation: DenseActivation,
-    /// Whether its results are normalised.
+    /// True if the output is normalised.
     pub norm: bool,
-    /// Whether a file may lack it.
+    /// True if a file may lack it.
     pub optional: bool,
 }
 
-/// The function between the two matrices of a classifier.
+/// Activation of a dense layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenseActivation {
-    /// The hyperbolic tangent.
+    /// Hyperbolic tangent.
     Tanh,
-    /// Nothing below zero.
+    /// Rectifier: `max(x, 0)`.
     Relu,
-    /// GELU, by the error function.
+    /// GELU with the error function.
     Gelu,
 }
 
-/// How the scores of labels follow from what the classifier computes.
+/// Function from the classifier's outputs to scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scores {
-    /// One label of several: by the softmax.
+    /// Softmax over the labels: exactly one applies.
     Softmax,
-    /// Each label by itself: by the logistic function.
+    /// Sigmoid of each label: any number of them apply.
     Sigmoid,
-    /// As they are (regression).
+    /// Identity (regression).
     Raw,
-    /// One label of two, by the softmax: the first says that a document answers a question.
+    /// Softmax over two labels: the first means that the document answers the query.
     YesNo,
 }
 
 /// Normalisation of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormConfig {
-    /// Which.
+    /// Kind of normalisation.
     pub kind: NormKind,
-    /// Added to the mean square, or to the variance.
+    /// Term added to the mean square, or to the variance.
     pub eps: f32,
-    /// Added to the weights as they are stored.
+    /// Term added to the stored weights.
     pub offset: f32,
 }
 
-/// The kinds of normalisation.
+/// Kinds of normalisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NormKind {
-    /// By the root mean square.
+    /// RMSNorm.
     #[default]
     Rms,
-    /// By mean and variance, with a bias (layer normalisation).
+    /// LayerNorm with a bias.
     Layer,
-    /// The same without a bias.
+    /// LayerNorm without a bias.
     LayerWithoutBias,
 }
 
 /// Sizes and options of one transformer block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerConfig {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key-value heads; divides `heads`.
+    /// Number of KV heads; divides `heads`.
     pub kv_heads: usize,
-    /// Numbers of a head's query and key.
+    /// Head dimension of queries and keys.
     pub head_dim: usize,
-    /// Numbers of a head's value.
+    /// Head dimension of values.
     pub value_dim: usize,
-    /// Which tokens see which.
+    /// Attention mask.
     pub mask: Mask,
-    /// What the products of queries and keys are multiplied by.
+    /// Factor on the attention scores.
     pub attention_scale: f32,
-    /// Scores of attention beyond this are squeezed below it.
+    /// Soft cap on attention scores: `cap * tanh(score / cap)`.
     pub attention_soft_cap: Option<f32>,
-    /// What scores of attention get besides, by how far tokens are apart. For masks of whole texts alone.
+    /// Position bias on attention scores, for masks of whole texts only.
     pub position_bias: Option<PositionBias>,
-    /// What queries are multiplied by besides, if that grows with their position.
+    /// Additional factor on queries that grows with their position.
     pub temperature: Option<Temperature>,
-    /// Rotary position embedding, if there is one.
+    /// Rotary position embedding (RoPE), if any.
     pub rope: Option<RopeConfig>,
-    /// How queries and keys are normalised before they turn.
+    /// Normalisation of queries and keys before RoPE.
     pub qk_norm: QkNorm,
-    /// What values are.
+    /// Source of the values.
     pub values: Values,
-    /// The layer before it whose keys and values it attends to, if they are not its own.
+    /// Earlier layer whose keys and values the layer uses instead of its own.
     pub kv_of: Option<usize>,
-    /// Whether what attention mixes is multiplied by the logistic function of a product of its input, whose rows lie behind
-    /// those of each head's query.
+    /// True if the attention output is multiplied by a sigmoid gate. The gate is a projection of the layer's input,
+    /// whose rows follow those of each head's query.
     pub output_gate: bool,
-    /// Whether every query head has a score that takes its share of the softmax and adds no value (attention sinks).
+    /// True if every query head has a learned logit in the softmax that adds no value (attention sink).
     pub sinks: bool,
-    /// Where the two halves of the block are normalised.
+    /// Placement of the norms of the block's two halves.
     pub norms: NormPlacement,
-    /// What the outputs of the two halves are multiplied by before they are added to the residual stream; with norms that are
-    /// not on these outputs.
+    /// Factor on the outputs of the two halves before they are added to the residual stream. Not supported with norms
+    /// on these outputs.
     pub residual_scale: f32,
-    /// Width of the feed-forward layer, of each expert if there are several; 0 where a block has no such half.
+    /// Width of the feed-forward layer, or of each expert; 0 for a block without one.
     pub ffn: usize,
-    /// Whether the feed-forward layer is a gated one.
+    /// True if the feed-forward layer is gated.
     pub gated: bool,
-    /// The function in the feed-forward layer.
+    /// Activation of the feed-forward layer.
     pub activation: Activation,
-    /// By how many standard deviations over their mean the gate's values must be to count, if not all do.
+    /// Activation sparsity: the gate's values are zero below their mean plus this many standard deviations.
     pub sparsity: Option<f32>,
-    /// The experts that the feed-forward layer consists of, if it is a mixture.
+    /// Mixture of experts in place of the feed-forward layer.
     pub experts: Option<ExpertsConfig>,
-    /// The width of a feed-forward layer that stands beside the experts, each with norms of its own, if there is one.
+    /// Width of a dense feed-forward layer in parallel to the experts, each with its own norms.
     pub dense: Option<usize>,
-    /// Whether the file may have a factor on the block's output.
+    /// True if the file may have a factor on the block's output.
     pub output_scale: bool,
-    /// Where keys and values are made of a short vector for each token.
+    /// Multi-head latent attention (MLA).
     pub latent: Option<LatentConfig>,
-    /// What the layer has instead of attention, if that is a state for each sequence.
+    /// Recurrent layer with a state per sequence, in place of attention.
     pub recurrent: Option<RecurrentConfig>,
 }
 
 impl Default for LayerConfig {
-    /// A block of the usual kind, without any sizes.
+    /// Returns the usual kind of block, with all sizes 0.
     fn default() -> LayerConfig {
         LayerConfig {
             heads: 0,
@@ -364,139 +364,142 @@ impl Default for LayerConfig {
     }
 }
 
-/// What the values of a layer are.
+/// Source of the values of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Values {
-    /// The product with a matrix.
+    /// Product with the value matrix.
     #[default]
     Own,
-    /// The same, head by head divided by the root mean square.
+    /// Product with the value matrix, RMS-normalised per head without weights.
     Normalised,
-    /// That of what keys are before they are normalised, where the file has no matrix of values.
+    /// As [`Normalised`](Self::Normalised), but if the file has no value matrix, from the keys before their norm.
     OfKeys,
 }
 
-/// Alternating updates (Baykal et al., 2023): several streams, of which layers compute one and predict and correct all. Each
-/// layer also has a short matrix product beside attention (learned augmented residual layer).
+/// Alternating updates (AltUp; Baykal et al., 2023): layers compute one of several residual streams, and predict and
+/// correct all of them. Each layer also has a low-rank product beside attention (learned augmented residual layer,
+/// LAuReL).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AltUpConfig {
-    /// How many streams there are.
+    /// Number of streams.
     pub streams: usize,
-    /// Which of them layers compute.
+    /// Index of the stream that layers compute.
     pub active: usize,
-    /// Whether what the layer's own embedding is multiplied with gets a factor for each value.
+    /// True if the input of the per-layer-embedding gate is scaled elementwise.
     pub scaled: bool,
 }
 
-/// Multi-head latent attention (DeepSeek-AI, 2024).
+/// Multi-head latent attention (MLA; DeepSeek-AI, 2024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatentConfig {
-    /// Numbers of the short vector that queries are made of, if they are.
+    /// Rank of the compressed queries (`q_lora_rank`); `None` if queries are not compressed.
     pub query_rank: Option<usize>,
-    /// Numbers of the short vector that keys and values are made of.
+    /// Rank of the compressed keys and values (`kv_lora_rank`).
     pub rank: usize,
-    /// Leading numbers of a head's key that come from that vector and do not turn.
+    /// Leading dimensions of a head's key without RoPE, from the compressed vector (`qk_nope_head_dim`).
     pub plain: usize,
-    /// Its others, which turn and are those of all heads.
+    /// Trailing dimensions of the key with RoPE, shared by all heads (`qk_rope_head_dim`).
     pub turned: usize,
 }
 
-/// Where the halves of a block, attention and feed-forward layer, are normalised.
+/// Placement of the norms of a block's halves, attention and feed-forward layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NormPlacement {
-    /// Their input.
+    /// Norms on their inputs.
     #[default]
     Pre,
-    /// Their input, and their output before it is added to the residual stream.
+    /// Norms on their inputs, and on their outputs before these are added to the residual stream.
     Sandwich,
-    /// The residual stream after their output was added to it.
+    /// Norms on the residual stream after their output was added to it.
     Post,
-    /// The input of the feed-forward layer alone.
+    /// Norm on the input of the feed-forward layer only.
     PreFfn,
-    /// Their output alone, before it is added to the residual stream.
+    /// Norms on their outputs only, before these are added to the residual stream.
     Output,
-    /// Their input, which is for both what comes into the block: they stand side by side. The feed-forward layer may have a norm
-    /// of its own.
+    /// Norm on the input of the block, which both halves take in parallel. The feed-forward layer may have its own
+    /// norm.
     Parallel,
 }
 
-/// What scores of attention get besides, by how far tokens are apart.
+/// Position bias on attention scores, by the distance of the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PositionBias {
-    /// Less in proportion to the distance, by a slope of each head (ALiBi; Press et al., 2022), in both directions.
+    /// Negative bias proportional to the distance, with a slope per head, in both directions (ALiBi; Press et al.,
+    /// 2022).
     Alibi,
-    /// A learned number of each head for each of some ranges of distances (Raffel et al., 2020), the same in all layers.
+    /// Learned bias per head and bucket of distances, the same in all layers (Raffel et al., 2020).
     Buckets {
-        /// Ranges, half of them for each direction.
+        /// Number of buckets, half of them for each direction.
         count: usize,
-        /// Distances from here on are one range.
+        /// Distance from which on all share one bucket.
         longest: usize,
     },
-    /// Products of queries with embeddings of distances, and of keys (disentangled attention; He et al., 2021).
+    /// Products of queries and keys with embeddings of distances (disentangled attention; He et al., 2021).
     Disentangled {
-        /// Embeddings for each direction.
+        /// Number of embeddings per direction.
         span: usize,
-        /// Whether they are of ranges of distances that grow, up to so many tokens; or of single ones.
+        /// Maximum distance if embeddings are of logarithmic buckets; `None` if they are of single distances.
         longest: Option<usize>,
-        /// Whether queries are multiplied with embeddings.
+        /// True if queries are multiplied with embeddings.
         content_to_position: bool,
-        /// Whether keys are.
+        /// True if keys are multiplied with embeddings.
         position_to_content: bool,
-        /// Whether embeddings go through the layer's own matrices of queries and keys, and not through others.
+        /// True if embeddings are projected by the layer's own Q and K matrices; false if by separate ones.
         shared: bool,
-        /// Whether embeddings are normalised before.
+        /// True if embeddings are normalised first.
         norm: bool,
     },
 }
 
-/// How queries and keys are normalised, by the root mean square.
+/// RMS normalisation of queries and keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QkNorm {
-    /// Not at all.
+    /// No normalisation.
     #[default]
     None,
-    /// Every head by itself, all with the same weights.
+    /// Each head by itself, all with the same weights.
     Head,
-    /// The same where the file has these weights.
+    /// Each head by itself, if the file has the weights.
     HeadIfThere,
     /// All heads of a token together.
     Whole,
 }
 
-/// A factor on queries that grows with their position (Llama 4, Ministral 3): `1 + scale * ln(1 + floor(position / length))`.
+/// Factor on queries that grows with their position (Llama 4, Ministral 3): `1 + scale * ln(1 + floor(position /
+/// length))`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Temperature {
-    /// Positions up to this one have a factor of 1.
+    /// Position below which the factor is 1.
     pub length: usize,
-    /// How much the logarithm counts.
+    /// Factor on the logarithm.
     pub scale: f32,
 }
 
-/// A mixture of experts (Shazeer et al., 2017): every token goes through some of many feed-forward layers.
+/// Mixture of experts (Shazeer et al., 2017): every token is routed to some of many feed-forward layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertsConfig {
-    /// How many there are.
+    /// Number of experts.
     pub count: usize,
-    /// How many each token goes through; at most `count`.
+    /// Number of experts per token; at most `count`.
     pub used: usize,
-    /// The function of the router's scores.
+    /// Gating function of the router's scores.
     pub gating: GatingFunction,
-    /// Whether the weights of a token's experts sum to one.
+    /// True if the weights of a token's experts are normalised to sum to one.
     pub normalise: bool,
-    /// Whether experts may have a bias that counts where they are chosen, and not in their weights.
+    /// True if experts may have a bias that affects their choice but not their weights.
     pub correction: bool,
-    /// The groups from the best of which experts are chosen.
+    /// Groups of experts; experts are chosen from the best groups only.
     pub groups: Option<ExpertGroups>,
-    /// What the weights are multiplied by.
+    /// Factor on the weights.
     pub scale: f32,
-    /// The expert that every token goes through.
+    /// Shared expert, if any.
     pub shared: Option<SharedExpert>,
-    /// Whether router and experts have biases.
+    /// True if router and experts have biases.
     pub biases: bool,
 }
 
 impl ExpertsConfig {
-    /// So many experts with weights by softmax.
+    /// Creates a mixture with softmax gating.
     pub(crate) fn softmax(count: usize, used: usize, normalise: bool) -> ExpertsConfig {
         ExpertsConfig {
             count,
@@ -512,107 +515,109 @@ impl ExpertsConfig {
     }
 }
 
-/// An expert that every token goes through, beside those that are chosen.
+/// Expert that processes every token, in addition to the routed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedExpert {
-    /// Its width.
+    /// Width of the expert.
     pub ffn: usize,
-    /// Whether its results are multiplied by the logistic function of a score of the token.
+    /// True if the output is multiplied by a sigmoid gate, one value per token.
     pub gated: bool,
 }
 
-/// Rotary position embedding.
+/// Rotary position embedding (RoPE).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeConfig {
-    /// Which values form a pair.
+    /// Pairing of a head's values.
     pub pairs: RopePairs,
-    /// Leading values of a head that turn; even.
+    /// Number of leading dimensions of a head that are rotated; even.
     pub dims: usize,
     /// Base of the geometric series of frequencies.
     pub base: f32,
-    /// How longer contexts than the original are reached.
+    /// Scaling to contexts longer than the original.
     pub scaling: RopeScaling,
-    /// Factor on cosine and sine, beside the scaling's own; 1 unless a file says otherwise.
+    /// Factor on cosine and sine, in addition to the scaling's own; 1 unless a file gives another.
     pub magnitude: f32,
 }
 
-/// Scaling of rotary frequencies.
+/// RoPE scaling.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// None.
+    /// No scaling.
     None,
     /// All frequencies divided by a factor.
     Linear {
-        /// The factor.
+        /// Factor.
         factor: f32,
     },
-    /// Llama 3.1's (Grattafiori et al., 2024, as published with the weights): low frequencies divided, high ones
-    /// kept, a ramp between. In GGUF it comes as divisors in the tensor `rope_freqs.weight` instead.
+    /// Llama 3.1's scaling (Grattafiori et al., 2024, as published with the weights): low frequencies are divided,
+    /// high ones kept, with a ramp between. In GGUF, it is given by divisors in the tensor `rope_freqs.weight`
+    /// instead.
     Llama3 {
-        /// The factor.
+        /// Divisor of low frequencies.
         factor: f32,
-        /// Waves longer than the original context divided by this are divided by the factor.
+        /// Wavelengths longer than the original context divided by `low` are scaled by the factor.
         low: f32,
-        /// Waves shorter than the original context divided by this are kept; more than `low`.
+        /// Wavelengths shorter than the original context divided by `high` are kept; more than `low`.
         high: f32,
-        /// The context length before scaling, in tokens.
+        /// Context length before scaling, in tokens.
         original_context: usize,
     },
-    /// YaRN (Peng et al., 2023): low frequencies divided, high ones kept, a ramp between, and a temperature.
+    /// YaRN (Peng et al., 2023): low frequencies are divided, high ones kept, with a ramp between, and attention
+    /// scores scaled.
     Yarn {
-        /// The factor.
+        /// Divisor of low frequencies.
         factor: f32,
-        /// The context length before scaling, in tokens.
+        /// Context length before scaling, in tokens.
         original_context: usize,
-        /// Where the ramp begins and ends.
+        /// Limits of the ramp.
         ramp: YarnRamp,
-        /// Factor on cosine and sine; its square is that on the scores.
+        /// Factor on cosine and sine; attention scores are multiplied by its square.
         attention: f64,
     },
-    /// None, even where a file has divisors of the frequencies: they are those of other layers.
+    /// No scaling, even if the file has divisors of the frequencies: they apply to other layers.
     Undivided,
-    /// A leading share of the pairs turns, with the frequencies that they have among all.
+    /// Partial rotation of the leading pairs, with the frequencies that they have among all pairs.
     Proportional {
-        /// How many pairs turn.
+        /// Number of rotated pairs.
         pairs: usize,
-        /// What their frequencies are divided by.
+        /// Divisor of their frequencies.
         factor: f32,
     },
-    /// LongRoPE (Ding et al., 2024): a divisor for each pair, of two lists: one for sequences up to the original context, one
-    /// for longer ones. Which of them counts is a matter of how long sequences may become, so that keys in the cache stay
-    /// right.
+    /// LongRoPE (Ding et al., 2024): a divisor for each pair, from one list for sequences up to the original context,
+    /// or from another for longer ones. The list is chosen by the maximum sequence length, not by the current one, so
+    /// that cached keys stay valid.
     LongRope {
-        /// The context length before scaling, in tokens.
+        /// Context length before scaling, in tokens.
         original_context: usize,
-        /// The divisors up to that and beyond it; empty in GGUF, which has them in tensors.
+        /// Divisors up to the original context, and beyond it; empty for GGUF, which has them in tensors.
         divisors: Arc<[Vec<f32>; 2]>,
         /// Factor on cosine and sine.
         attention: f64,
     },
 }
 
-/// The pairs between which YaRN passes from kept to divided frequencies.
+/// Range of pairs over which YaRN passes from kept to divided frequencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct YarnRamp {
-    /// Pairs that turn more often than this over the original context are kept (the paper's beta).
+    /// Rotations over the original context above which pairs are kept (beta in the paper).
     pub fast: f32,
-    /// Those that turn less often than this are divided (the paper's alpha).
+    /// Rotations over the original context below which pairs are divided (alpha in the paper).
     pub slow: f32,
-    /// Whether the ramp begins and ends at whole pairs.
+    /// True if the limits of the ramp are rounded to whole pairs.
     pub whole: bool,
-    /// How much of what is kept is kept in truth; the rest is divided too. 1 in the paper.
+    /// Fraction of the kept frequencies that is kept (`ext_factor`), the rest being divided; 1 in the paper.
     pub extrapolated: f32,
 }
 
 impl Default for YarnRamp {
-    /// The paper's values for Llama.
+    /// Returns the paper's values for Llama.
     fn default() -> YarnRamp {
         YarnRamp { fast: 32.0, slow: 1.0, whole: true, extrapolated: 1.0 }
     }
 }
 
-/// YaRN's factor on cosine and sine for a scaling factor, where the model names no other (equation 22 of the
-/// paper); `weight` is 1 there.
+/// Computes YaRN's default factor on cosine and sine for a scaling factor (equation 22 of the paper); `weight` is 1
+/// there.
 pub(crate) fn yarn_attention(factor: f32, weight: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 1.0 + 0.1 * weight * leyden_kernels::ops::ln(f64::from(factor)) }
 }

@@ -1,7 +1,6 @@
-//! [`Reader`]: the parameters of a transformer out of either description, and the checks that hold for both.
+//! [`Reader`]: parameters of a transformer from GGUF metadata or `config.json`, and the checks that apply to both.
 //!
-//! A [`Field`] has a name in each dialect, so that a check is written once and its message names the key that
-//! stands in the file.
+//! A [`Field`] has a key in each format, so that a check is written once and its message names the key in the file.
 
 use super::checks::{MAX_LAYERS, MAX_SIZE};
 use super::gguf::{self, Rotation};
@@ -13,12 +12,12 @@ use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
 use leyden_kernels::ops::{Activation, MAX_TAPS, RopePairs};
 use leyden_tensor::{Metadata, Value};
 
-/// A parameter: its key in GGUF without the architecture, and that in `config.json`; empty where there is none.
+/// Parameter: its key in GGUF without the architecture's name, and its key in `config.json`; empty if there is none.
 #[derive(Clone, Copy)]
 pub(crate) struct Field {
     gguf: &'static str,
     hf: &'static str,
-    /// Whether GGUF may have an array instead, with a number for every layer.
+    /// True if GGUF may have an array with a number for every layer instead.
     per_layer: bool,
 }
 
@@ -41,14 +40,14 @@ pub(super) const VALUE_DIM: Field = field("attention.value_length", "");
 pub(super) const ROPE_DIMS: Field = field("rope.dimension_count", "");
 pub(crate) const NORM_EPS: Field = field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 pub(super) const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "layer_norm_eps");
-/// That of Hugging Face's encoders where they do not say, and of their decoders.
+/// Default epsilon of LayerNorm in Hugging Face's encoders, and in their decoders.
 const DEFAULT_LAYER_NORM_EPS: f32 = 1e-12;
 const DEFAULT_DECODER_EPS: f32 = 1e-5;
-/// Layers behind the last that predict further tokens, and that the number of layers counts in GGUF.
+/// Number of MTP layers, which in GGUF are included in the number of layers.
 const PREDICTORS: Field = field("nextn_predict_layers", "num_nextn_predict_layers");
 
 impl Field {
-    /// The key in a `config.json`, of most classes.
+    /// Returns the key in the `config.json` of most classes.
     pub(crate) fn hf(self) -> &'static str {
         self.hf
     }
@@ -59,16 +58,16 @@ impl Field {
     }
 }
 
-/// Reads the parameters of one architecture.
+/// Reader of the parameters of one architecture.
 pub(crate) enum Reader<'a> {
-    /// Metadata of a GGUF file, and the architecture's name, which begins its keys.
+    /// Metadata of a GGUF file, and the architecture's name, which is the prefix of its keys.
     Gguf(&'a Metadata, &'static str),
     /// A `config.json`, and the architecture's name.
     Hf(HfConfig<'a>, &'static str),
 }
 
 impl Reader<'_> {
-    /// The key as messages that already name the architecture show it.
+    /// Returns the key for messages that already name the architecture.
     pub(super) fn short(&self, field: Field) -> &'static str {
         match self {
             Reader::Gguf(..) => field.gguf,
@@ -76,7 +75,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The key in the file; none where the dialect has no such parameter.
+    /// Returns the key in the file; `None` if the format has no such parameter.
     pub(crate) fn key(&self, field: Field) -> Option<String> {
         match self {
             Reader::Gguf(_, prefix) => (!field.gguf.is_empty()).then(|| format!("{prefix}.{}", field.gguf)),
@@ -91,38 +90,38 @@ impl Reader<'_> {
         }
     }
 
-    /// The architecture's name.
+    /// Returns the architecture's name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Reader::Gguf(_, name) | Reader::Hf(_, name) => name,
         }
     }
 
-    /// The error of a parameter with an impossible value.
+    /// Returns the error for a parameter with an impossible value.
     pub(crate) fn invalid(&self, field: Field, what: impl Into<String>) -> Error {
         Error::invalid(self.file(), &self.key(field).unwrap_or_default(), what)
     }
 
-    /// An optional number.
+    /// Reads an optional number.
     pub(crate) fn opt_u32(&self, field: Field) -> Result<Option<u32>, Error> {
         let Some(key) = self.key(field) else { return Ok(None) };
         Ok(match self {
             Reader::Gguf(meta, _) => match meta.get(&key) {
                 Some(Value::Array(a)) if field.per_layer => {
-                    Some(self.of_layers(meta, field, &key, a.len())?)
+                    Some(self.same_in_layers(meta, field, &key, a.len())?)
                 }
                 _ => meta.opt_u32(&key)?,
             },
             Reader::Hf(config, _) => match config.json().opt_u32(&key)? {
-                // `null` says that there is none.
+                // `null` means none, without a default.
                 None if !config.json().object().contains_key(&key) => config.default(field.hf),
                 found => found,
             },
         })
     }
 
-    /// The number that an array has for every layer.
-    fn of_layers(&self, meta: &Metadata, field: Field, key: &str, found: usize) -> Result<u32, Error> {
+    /// Reads an array with the same number for every layer.
+    fn same_in_layers(&self, meta: &Metadata, field: Field, key: &str, found: usize) -> Result<u32, Error> {
         let layers = self.required(LAYERS, MAX_LAYERS)?;
         if found != layers {
             return Err(self.invalid(field, format!("{found} numbers for {layers} layers")));
@@ -138,9 +137,9 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional size of every layer: a number for all, or in GGUF a list with one for each.
-    fn of_each_layer(&self, field: Field, layers: usize) -> Result<Option<Vec<usize>>, Error> {
-        Ok(match self.of_each_layer_or_none(field, layers)? {
+    /// Reads an optional size for every layer: one number for all, or in GGUF an array.
+    fn opt_sizes(&self, field: Field, layers: usize) -> Result<Option<Vec<usize>>, Error> {
+        Ok(match self.opt_sizes_or_zero(field, layers)? {
             Some(sizes) if sizes.contains(&0) => {
                 return Err(self.invalid(field, format!("0 is not between 1 and {MAX_SIZE}")));
             }
@@ -148,12 +147,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The same, where a list may have zeros: layers that have no such thing.
-    pub(crate) fn of_each_layer_or_none(
-        &self,
-        field: Field,
-        layers: usize,
-    ) -> Result<Option<Vec<usize>>, Error> {
+    /// Reads an optional size for every layer; arrays in GGUF may have zeros for layers without the feature.
+    pub(crate) fn opt_sizes_or_zero(&self, field: Field, layers: usize) -> Result<Option<Vec<usize>>, Error> {
         if let (Reader::Gguf(meta, _), Some(key)) = (self, self.key(field))
             && let Some(Value::Array(array)) = meta.get(&key)
         {
@@ -185,12 +180,12 @@ impl Reader<'_> {
         Ok(self.opt_size(field)?.map(|size| vec![size; layers]))
     }
 
-    /// Layers behind the last that predict further tokens. They are not computed.
+    /// Reads the number of MTP layers, which are not computed.
     fn predictors(&self) -> Result<usize, Error> {
         Ok(self.opt_u32(PREDICTORS)?.map_or(0, |n| n.min(MAX_LAYERS) as usize))
     }
 
-    /// The number of layers.
+    /// Reads the number of layers without MTP layers.
     pub(super) fn layers(&self) -> Result<usize, Error> {
         let all = self.required(LAYERS, MAX_LAYERS)?;
         match self {
@@ -202,12 +197,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A required size of every layer.
+    /// Reads a required size for every layer.
     pub(crate) fn each_layer(&self, field: Field) -> Result<Vec<usize>, Error> {
         let layers = self.layers()?;
-        match self.of_each_layer(field, layers)? {
+        match self.opt_sizes(field, layers)? {
             Some(sizes) => Ok(sizes),
-            // Says that it is missing.
+            // Returns the error of the missing key.
             None => self.size(field).map(|size| vec![size; layers]),
         }
     }
@@ -223,24 +218,24 @@ impl Reader<'_> {
         let key = self.key(field).unwrap_or_default();
         let value = match (self.opt_u32(field)?, self) {
             (Some(value), _) => value,
-            // Says that it is missing.
+            // Returns the error of the missing key.
             (None, Reader::Gguf(meta, _)) => meta.u32(&key)?,
             (None, Reader::Hf(config, _)) => config.json().u32(&key)?,
         };
         self.bounded(field, value, max)
     }
 
-    /// A required size.
+    /// Reads a required size.
     pub(crate) fn size(&self, field: Field) -> Result<usize, Error> {
         self.required(field, MAX_SIZE)
     }
 
-    /// An optional size.
+    /// Reads an optional size.
     pub(crate) fn opt_size(&self, field: Field) -> Result<Option<usize>, Error> {
         self.opt_u32(field)?.map(|v| self.bounded(field, v, MAX_SIZE)).transpose()
     }
 
-    /// The function of the feed-forward layer: in GGUF, which does not say, `usual`.
+    /// Reads the activation of the feed-forward layer; `usual` in GGUF, which does not store it.
     pub(crate) fn activation(&self, usual: Activation) -> Result<Activation, Error> {
         match self {
             Reader::Gguf(..) => Ok(usual),
@@ -248,7 +243,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The same where a part of a head may turn: in a folder that does not say, this share.
+    /// Returns the reader with partial rotation allowed; `share` is the default fraction of a head's dimensions in a
+    /// folder.
     pub(crate) fn with_partial_rotation(&self, share: f32) -> Reader<'_> {
         match self {
             Reader::Gguf(meta, name) => Reader::Gguf(meta, name),
@@ -256,7 +252,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional flag.
+    /// Reads an optional flag.
     pub(crate) fn opt_bool(&self, field: Field) -> Result<Option<bool>, Error> {
         let Some(key) = self.key(field) else { return Ok(None) };
         Ok(match self {
@@ -273,7 +269,7 @@ impl Reader<'_> {
         })
     }
 
-    /// An optional finite number.
+    /// Reads an optional finite number.
     pub(crate) fn opt_number(&self, field: Field) -> Result<Option<f32>, Error> {
         match self.opt_f32(field)? {
             Some(number) if !number.is_finite() => {
@@ -283,7 +279,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional positive number.
+    /// Reads an optional positive number.
     pub(crate) fn opt_positive(&self, field: Field) -> Result<Option<f32>, Error> {
         match self.opt_f32(field)? {
             Some(number) if !number.is_finite() || number <= 0.0 => {
@@ -297,7 +293,7 @@ impl Reader<'_> {
         self.opt_positive(field)?.ok_or_else(|| self.invalid(field, "is missing and has no default"))
     }
 
-    /// Over how many tokens a short convolution goes.
+    /// Reads the kernel size of a short convolution, in tokens.
     pub(crate) fn taps(&self, field: Field) -> Result<usize, Error> {
         let taps = self.size(field)?;
         match taps <= MAX_TAPS {
@@ -306,7 +302,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The sizes of a head's key and of its value, in a model whose first layer has so many heads.
+    /// Reads the head dimensions of keys and values, in a model whose first layer has `heads` heads.
     fn head_dims(&self, width: usize, heads: usize) -> Result<(usize, usize), Error> {
         let (head_dim, from) = match self.opt_size(HEAD_DIM)? {
             Some(d) => (d, HEAD_DIM),
@@ -322,7 +318,7 @@ impl Reader<'_> {
         Ok((head_dim, value_dim.unwrap_or(head_dim)))
     }
 
-    /// Refuses a size of keys or values that attention cannot compute with.
+    /// Checks that attention supports a head dimension.
     pub(crate) fn check_head_size(&self, from: Field, dim: usize) -> Result<(), Error> {
         if dim.is_multiple_of(16) && dim <= MAX_HEAD_DIM {
             return Ok(());
@@ -331,7 +327,7 @@ impl Reader<'_> {
         Err(self.invalid(from, what))
     }
 
-    /// What all architectures share, with one feed-forward layer in each block.
+    /// Reads the parameters that all decoders share, with one feed-forward layer in each block.
     pub(crate) fn decoder(&self, pairs: RopePairs) -> Result<ModelConfig, Error> {
         self.blocks(Some(pairs), self.norm_eps(NORM_EPS)?, &self.each_layer(FFN)?, None)
     }
@@ -345,8 +341,9 @@ impl Reader<'_> {
         }
     }
 
-    /// As [`decoder`](Self::decoder), with norms of this kind, which subtract the mean, and rotation if pairs turn. In a folder
-    /// that does not say, the feed-forward layer is `times` as wide as the model, if that is not 0.
+    /// Reads a decoder as [`decoder`](Self::decoder) does, with LayerNorm of this kind, and RoPE if `pairs` are
+    /// given. In a folder that does not say, the feed-forward layer is `times` as wide as the hidden size, unless
+    /// `times` is 0.
     pub(crate) fn layer_norm_decoder(
         &self,
         kind: NormKind,
@@ -355,7 +352,7 @@ impl Reader<'_> {
     ) -> Result<ModelConfig, Error> {
         let eps = self.layer_norm_eps(DEFAULT_DECODER_EPS)?;
         let layers = self.layers()?;
-        let ffn = match self.of_each_layer(FFN, layers)? {
+        let ffn = match self.opt_sizes(FFN, layers)? {
             None if times > 0 && matches!(self, Reader::Hf(..)) => vec![times * self.size(WIDTH)?; layers],
             _ => self.each_layer(FFN)?,
         };
@@ -364,13 +361,13 @@ impl Reader<'_> {
         Ok(config)
     }
 
-    /// What encoders share that are built like the first Transformer: every token sees all, a norm with a bias behind each half
-    /// of a block, a plain feed-forward layer, and no head.
+    /// Reads an encoder built like the original Transformer: bidirectional attention, LayerNorm after each half of a
+    /// block, a feed-forward layer without a gate, and no head.
     pub(crate) fn encoder(&self) -> Result<ModelConfig, Error> {
         self.rotating_encoder(None)
     }
 
-    /// The same with rotation, if pairs turn.
+    /// Reads an encoder as [`encoder`](Self::encoder) does, with RoPE if `pairs` are given.
     pub(crate) fn rotating_encoder(&self, pairs: Option<RopePairs>) -> Result<ModelConfig, Error> {
         let eps = self.layer_norm_eps(DEFAULT_LAYER_NORM_EPS)?;
         let config = self.blocks(pairs, eps, &self.each_layer(FFN)?, None)?;
@@ -386,8 +383,8 @@ impl Reader<'_> {
         Ok(config)
     }
 
-    /// Sizes, heads, normalisation and rotation, if pairs turn. `ffn` is the width of each layer's feed-forward layer; `head_dims` are the sizes of keys and values
-    /// where the usual fields do not say them.
+    /// Reads sizes, heads, normalisation and, if `pairs` are given, RoPE. `ffn` is the width of each layer's
+    /// feed-forward layer; `head_dims` are the key and value dimensions, if the usual fields do not give them.
     pub(crate) fn blocks(
         &self,
         pairs: Option<RopePairs>,
@@ -397,7 +394,7 @@ impl Reader<'_> {
     ) -> Result<ModelConfig, Error> {
         let width = self.size(WIDTH)?;
         let heads = self.each_layer(HEADS)?;
-        let kv_heads = self.of_each_layer_or_none(KV_HEADS, heads.len())?.unwrap_or_else(|| heads.clone());
+        let kv_heads = self.opt_sizes_or_zero(KV_HEADS, heads.len())?.unwrap_or_else(|| heads.clone());
         let (head_dim, value_dim) = match head_dims {
             Some(dims) => dims,
             None => self.head_dims(width, heads[0])?,
@@ -426,13 +423,13 @@ impl Reader<'_> {
         self.model(context, eps, (0..heads.len()).map(layer).collect())
     }
 
-    /// A model of blocks that have neither attention nor feed-forward layers, but something else.
+    /// Reads a model whose blocks have neither attention nor feed-forward layers.
     pub(crate) fn without_attention(&self) -> Result<ModelConfig, Error> {
         let layers = vec![LayerConfig::default(); self.layers()?];
         self.model(self.size(CONTEXT)?, self.norm_eps(NORM_EPS)?, layers)
     }
 
-    /// A decoder of these blocks.
+    /// Creates a decoder of these blocks.
     fn model(&self, context: usize, eps: f32, layers: Vec<LayerConfig>) -> Result<ModelConfig, Error> {
         let width = self.size(WIDTH)?;
         Ok(ModelConfig {
@@ -459,7 +456,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The rotation of heads of such a size.
+    /// Reads the RoPE parameters of heads of `head_dim` dimensions.
     pub(crate) fn rope(
         &self,
         pairs: RopePairs,
@@ -482,12 +479,12 @@ impl Reader<'_> {
             }
         };
         if let RopeScaling::LongRope { divisors, .. } = &scaling {
-            // In GGUF they are tensors, whose shapes are checked when they are read.
+            // GGUF has them in tensors, whose shapes are checked when they are read.
             let counts = [("short_factor", divisors[0].len()), ("long_factor", divisors[1].len())];
             if let Some((name, n)) = counts.iter().find(|(_, n)| *n != dims / 2)
                 && matches!(self, Reader::Hf(..))
             {
-                let what = format!("{n} numbers for {} pairs that turn", dims / 2);
+                let what = format!("{n} numbers for {} RoPE pairs", dims / 2);
                 return Err(Error::invalid(self.file(), name, what));
             }
         }

@@ -1,29 +1,28 @@
-//! Layers with a state of each sequence, of a size that does not grow with it: what they are, and how a description gives
-//! their sizes.
+//! Recurrent layers, with a state of constant size per sequence: their parameters, and how they are read.
 
 use super::checks::MAX_SIZE;
 use super::reader::{Field, Reader, WIDTH, field};
 use crate::error::Error;
 
-/// The largest heads of a delta net, whose state holds a number for each pair of a key's and a value's.
+/// Maximum head dimension of a DeltaNet, whose state has `key_dim * value_dim` values per head.
 const MAX_HEAD_DIM: usize = 256;
 
-/// What a layer has instead of attention.
+/// Recurrent layer in place of attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RecurrentConfig {
-    /// A convolution over the last tokens of each channel, between two gates (LFM2).
+    /// Gated short convolution over the last tokens of each channel (LFM2).
     ShortConv {
-        /// Tokens that it joins.
+        /// Kernel size in tokens.
         taps: usize,
     },
-    /// The gated delta rule (Yang et al., 2024), behind a short convolution.
+    /// Gated DeltaNet (Yang et al., 2024), after a short convolution.
     DeltaNet(DeltaNetConfig),
-    /// The state-space model of Mamba 2 (Dao and Gu, 2024), behind a short convolution.
+    /// State-space model of Mamba 2 (Dao and Gu, 2024), after a short convolution.
     Mamba2(Mamba2Config),
 }
 
 impl RecurrentConfig {
-    /// Numbers of the state, in a model of such a width.
+    /// Returns the number of values in the state per sequence, for this hidden size.
     pub(crate) fn state(self, width: usize) -> usize {
         match self {
             RecurrentConfig::ShortConv { taps } => (taps - 1) * width,
@@ -34,7 +33,7 @@ impl RecurrentConfig {
         }
     }
 
-    /// Numbers that a token has between the matrices of the layer, in a model of such a width.
+    /// Returns the number of intermediate values per token between the layer's matrices, for this hidden size.
     pub(crate) fn between(self, width: usize) -> usize {
         match self {
             RecurrentConfig::ShortConv { .. } => 4 * width,
@@ -44,54 +43,55 @@ impl RecurrentConfig {
     }
 }
 
-/// The sizes of a gated delta net.
+/// Sizes of a Gated DeltaNet layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaNetConfig {
-    /// Tokens that the convolution joins.
+    /// Kernel size of the convolution in tokens.
     pub taps: usize,
-    /// Heads of values.
+    /// Number of value heads.
     pub heads: usize,
-    /// Heads of queries and keys; divides the others.
+    /// Number of query and key heads; divides `heads`.
     pub key_heads: usize,
-    /// Numbers of a query and a key.
+    /// Head dimension of queries and keys.
     pub key_dim: usize,
-    /// Numbers of a value.
+    /// Head dimension of values.
     pub value_dim: usize,
-    /// Whether heads of values share heads of keys in turn, not neighbours.
+    /// True if value head `h` uses key head `h % key_heads`; false for `h / (heads / key_heads)`.
     pub in_turn: bool,
 }
 
 impl DeltaNetConfig {
-    /// Numbers of all queries, keys and values of a token.
+    /// Returns the number of channels of the convolution: all queries, keys and values of a token.
     pub(crate) fn channels(self) -> usize {
         2 * self.key_heads * self.key_dim + self.heads * self.value_dim
     }
 }
 
-/// The sizes of a layer of Mamba 2.
+/// Sizes of a Mamba 2 layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mamba2Config {
-    /// Tokens that the convolution joins.
+    /// Kernel size of the convolution in tokens.
     pub taps: usize,
-    /// Heads.
+    /// Number of heads.
     pub heads: usize,
-    /// Numbers of a head.
+    /// Head dimension.
     pub head_dim: usize,
-    /// Numbers of the state for each of them.
+    /// State size per channel of a head.
     pub state: usize,
-    /// Groups of heads that share what goes into the state and what is read from it, and are normalised together.
+    /// Number of groups of heads that share the state's input and output vectors (B and C) and are normalised
+    /// together.
     pub groups: usize,
-    /// The least and the greatest step of time.
+    /// Limits of the time step.
     pub step_limits: (f32, f32),
 }
 
 impl Mamba2Config {
-    /// Numbers of all heads of a token.
+    /// Returns the number of channels of all heads.
     pub(crate) fn inner(self) -> usize {
         self.heads * self.head_dim
     }
 
-    /// Numbers of a token that the convolution goes over.
+    /// Returns the number of channels of the convolution.
     pub(crate) fn channels(self) -> usize {
         self.inner() + 2 * self.groups * self.state
     }
@@ -106,7 +106,7 @@ const MAMBA2_HEAD_DIM: Field = field("", "mamba_d_head");
 const MAMBA2_LIMITS: Field = field("", "time_step_limit");
 
 impl Reader<'_> {
-    /// The sizes of layers of Mamba 2.
+    /// Reads the sizes of Mamba 2 layers.
     pub(crate) fn mamba2(&self) -> Result<Mamba2Config, Error> {
         let taps = self.taps(MAMBA2_TAPS)?;
         let (heads, state, groups) =
@@ -133,7 +133,7 @@ impl Reader<'_> {
             return Err(self.invalid(MAMBA2_STATE, format!("{state} is not a multiple of 16")));
         }
         let net = Mamba2Config { taps, heads, head_dim, state, groups, step_limits: self.step_limits()? };
-        // What all of this is multiplied by is a matrix's size.
+        // Products of these sizes are the sizes of matrices.
         let most = MAX_SIZE as usize;
         if groups.saturating_mul(state) > most
             || inner > most
@@ -146,14 +146,14 @@ impl Reader<'_> {
         Ok(net)
     }
 
-    /// The bounds of a step, of which the second may be infinite.
+    /// Reads the limits of the time step, of which the upper may be infinite.
     fn step_limits(&self) -> Result<(f32, f32), Error> {
         let none = (0.0, f32::INFINITY);
         let (Reader::Hf(hf, _), Some(key)) = (self, self.key(MAMBA2_LIMITS)) else { return Ok(none) };
         let Some(value) = hf.json().get(&key) else { return Ok(none) };
-        let wrong = || self.invalid(MAMBA2_LIMITS, "is not a pair of numbers that ascend");
+        let wrong = || self.invalid(MAMBA2_LIMITS, "is not a pair of ascending numbers");
         let number = |value: &serde_json::Value| {
-            // As transformers writes what JSON has no number for.
+            // transformers writes numbers that JSON lacks in this form.
             let infinite = value.get("__float__").unwrap_or(value).as_str() == Some("Infinity");
             if infinite { Some(f32::INFINITY) } else { value.as_f64().map(|x| x as f32) }
         };
@@ -173,7 +173,7 @@ const HEADS: Field = field("ssm.time_step_rank", "linear_num_value_heads");
 const VALUES: Field = field("ssm.inner_size", "linear_value_head_dim");
 
 impl Reader<'_> {
-    /// The sizes of gated delta nets. `in_turn` says whether heads of values share heads of keys in turn.
+    /// Reads the sizes of Gated DeltaNet layers. `in_turn` is [`DeltaNetConfig::in_turn`].
     pub(crate) fn delta_net(&self, in_turn: bool) -> Result<DeltaNetConfig, Error> {
         let taps = self.taps(TAPS)?;
         let (heads, key_heads, key_dim) = (self.size(HEADS)?, self.size(KEY_HEADS)?, self.size(KEY_DIM)?);

@@ -1,14 +1,14 @@
-//! Last layers that attend to keys and values of layers before them.
+//! Last layers that share keys and values with earlier layers.
 
 use super::ModelConfig;
 use super::reader::{Field, Reader, field};
 use crate::error::Error;
 
-/// How many layers, the last ones, have no keys and values of their own.
+/// Number of last layers without their own keys and values.
 const SHARED: Field = field("attention.shared_kv_layers", "num_kv_shared_layers");
 
 impl Reader<'_> {
-    /// How many layers share others' keys and values, of so many; `default` where nothing is said.
+    /// Reads the number of layers that share others' keys and values, of `layers` in all; `default` if not given.
     pub(crate) fn shared_kv_layers(&self, layers: usize, default: usize) -> Result<usize, Error> {
         let shared = self.opt_u32(SHARED)?.map_or(default, |n| n as usize);
         match shared < layers {
@@ -17,8 +17,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The same model, whose last layers attend to the keys and values of the last layer of their kind, with a window or
-    /// without, that has its own.
+    /// Returns the model with its last `shared` layers using the keys and values of the last earlier layer of the
+    /// same type, with or without a sliding window.
     pub(crate) fn share_kv(&self, mut config: ModelConfig, shared: usize) -> Result<ModelConfig, Error> {
         let first = config.layers.len() - shared;
         for i in first..config.layers.len() {

@@ -1,41 +1,42 @@
-//! [`SpanConfig`]: parameters of the head of GLiNER, which scores spans of words for labels.
+//! [`SpanConfig`]: parameters of GLiNER's head, which scores spans of words for labels.
 
 use crate::pooling::Pooling;
 
-/// Largest number of scores of a window.
+/// Maximum number of scores in a window.
 const MAX_SCORES: usize = 1 << 24;
 
-/// The head that gives spans of words a score for each label of a request.
+/// Head that scores spans of words for each label of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanConfig {
-    /// Numbers of a word's, a span's and a label's representation.
+    /// Dimension of the representations of words, spans and labels.
     pub hidden: usize,
-    /// The most words of a span.
+    /// Maximum number of words in a span.
     pub max_width: usize,
-    /// The most words that are read at once.
+    /// Maximum number of words in a window.
     pub max_words: usize,
-    /// Layers of the LSTM over words, which reads in both directions.
+    /// Number of layers of the bidirectional LSTM over words.
     pub rnn_layers: usize,
-    /// Which states of a word's tokens make its own.
+    /// Pooling of a word's token states.
     pub pooling: Pooling,
-    /// The token before each label.
+    /// Marker token before each label.
     pub mark: String,
-    /// Its id, where the file says so.
+    /// Id of the marker token, if the file gives it.
     pub mark_id: Option<u32>,
-    /// Whether that token's state is the label's; otherwise that of the token behind it is.
+    /// True if the state of the marker token represents the label; false for the token after it.
     pub of_mark: bool,
-    /// What stands between labels and text.
+    /// Separator between labels and text.
     pub separator: String,
 }
 
 impl SpanConfig {
-    /// The most words that are read at once with so many labels: with many labels fewer, so that their scores take no more than 64 MiB.
+    /// Returns the maximum number of words in a window with `labels` labels, which is smaller for many labels, so
+    /// that the scores take at most 64 MiB.
     #[must_use]
     pub fn words_at_once(&self, labels: usize) -> usize {
         (MAX_SCORES / (labels * self.max_width).max(1)).clamp(1, self.max_words)
     }
 
-    /// The tokens whose states are those of labels with marks at these places.
+    /// Returns the indices of the tokens whose states represent labels, for markers at these indices.
     #[must_use]
     pub fn label_tokens(&self, marks: &[usize]) -> Vec<usize> {
         marks.iter().map(|at| at + usize::from(!self.of_mark)).collect()

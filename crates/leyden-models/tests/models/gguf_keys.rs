@@ -113,7 +113,7 @@ fn keys_that_change_the_result_are_refused_by_name() {
             (
                 "rope.dimension_sections",
                 numbers(&[16, 24, 24, 0]),
-                "this value asks for positions of several kinds",
+                "this value asks for positions in several dimensions (M-RoPE)",
             ),
             ("rope.scaling.alpha", Value::F32(1000.0), "1000 asks for a scaling of the rotation by its base"),
         ] {
@@ -199,15 +199,15 @@ fn the_rotation_has_all_its_factors() {
     assert_eq!(yarn("rope.scaling.yarn_ext_factor", 0.0).unwrap(), RopeScaling::Linear { factor: 4.0 });
     for (key, value, what) in [
         ("rope.scaling.yarn_attn_factor", 2.0, "2 has two meanings in files"),
-        ("rope.scaling.yarn_ext_factor", 64.0, "64 is not a share of the rotation"),
+        ("rope.scaling.yarn_ext_factor", 64.0, "64 is not an extrapolation factor"),
         ("rope.scaling.yarn_beta_fast", 0.0, "0 is not a positive number"),
-        ("rope.scaling.yarn_log_multiplier", -8.0, "-8 makes"),
+        ("rope.scaling.yarn_log_multiplier", -8.0, "-8 gives"),
         ("rope.scaling.attn_factor", -1.0, "-1 is not a positive number"),
     ] {
         let error = yarn(key, value).unwrap_err();
         assert!(error.starts_with(&format!("m.gguf: qwen3.{key}: {what}")), "{error}");
     }
     let error = rope(&[("rope.scaling.yarn_beta_fast", Value::F32(16.0))]).unwrap_err();
-    let wanted = "16 is of YaRN, but the key qwen3.rope.scaling.type is not there, not yarn";
+    let wanted = "16 is for YaRN, but the key qwen3.rope.scaling.type is missing, not yarn";
     assert_eq!(error, format!("m.gguf: qwen3.rope.scaling.yarn_beta_fast: {wanted}"));
 }
