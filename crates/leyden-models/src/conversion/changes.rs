@@ -1,40 +1,40 @@
-//! [`Change`]: how a tensor lies otherwise in GGUF.
+//! [`Change`]: change of a tensor's layout between folders and GGUF.
 
 use leyden_tensor::{DType, TensorView, quant};
 
-/// What is done with the values of a tensor of a folder on the way to GGUF.
+/// Change of a folder's tensor on the way to GGUF.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No change.
     Keep,
-    /// Rows of queries or keys: of each head's first and second half one row after the other, so that values that turn together
-    /// are neighbours.
+    /// Rows of Q or K permuted per head: rows of the first and second half alternate, so that the two values of a
+    /// RoPE pair are adjacent.
     PairRows {
-        /// Rows of a head.
+        /// Number of rows per head.
         head: usize,
     },
-    /// Rows of queries, keys and values that lie group by group: all queries, all keys, all values.
+    /// Rows of a fused QKV matrix that are grouped by KV head, reordered to all queries, all keys, all values.
     Ungroup {
-        /// Groups of heads.
+        /// Number of groups.
         groups: usize,
-        /// Rows of queries, keys and values of all groups.
+        /// Numbers of rows of Q, K and V in all groups.
         rows: [usize; 3],
     },
-    /// Rows become columns.
+    /// Transposition.
     Transpose,
-    /// A number is added to each value.
+    /// Addition of a number to each value.
     Add(f32),
-    /// Rows before the first position's are left out.
+    /// Removal of the rows before the first position's.
     DropRows(usize),
-    /// The first half of all rows, or the second.
+    /// First or second half of the rows.
     Half {
-        /// Which.
+        /// True for the second half.
         second: bool,
     },
 }
 
 impl Change {
-    /// The shape that a tensor of this one gets.
+    /// Returns the shape after the change.
     pub(super) fn shape(&self, shape: &[usize]) -> Vec<usize> {
         let mut shape = shape.to_vec();
         match self {
@@ -46,7 +46,7 @@ impl Change {
         shape
     }
 
-    /// The changed values, from those of a tensor of this shape in a float type.
+    /// Applies the change to a tensor of this shape in a float type, and returns the changed values.
     pub(super) fn apply(&self, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Vec<u8> {
         let rows = shape.first().copied().unwrap_or(1).max(1);
         let row = bytes.len() / rows;
@@ -75,7 +75,7 @@ impl Change {
             }
         }
     }
-    /// The values as they were, of a tensor that has this shape without the change.
+    /// Reverts the change, and returns the values of a tensor that has this shape without it.
     pub(super) fn back(&self, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Vec<u8> {
         let rows = shape.first().copied().unwrap_or(1).max(1);
         match *self {
@@ -87,7 +87,7 @@ impl Change {
                 Change::Transpose.apply(dtype, &shape, bytes)
             }
             Change::Add(number) => Change::Add(-number).apply(dtype, shape, bytes),
-            // No text has these positions.
+            // These positions never occur.
             Change::DropRows(count) => {
                 let row = bytes.len() / rows.saturating_sub(count).max(1);
                 let mut out = vec![0; count * row];
@@ -98,7 +98,7 @@ impl Change {
     }
 }
 
-/// Rows in the places that they came from.
+/// Returns the rows in the order before they were reordered by `order`.
 fn rows_back(bytes: &[u8], rows: usize, order: impl Iterator<Item = usize>) -> Vec<u8> {
     let row = bytes.len() / rows.max(1);
     let mut out = vec![0; bytes.len()];
@@ -114,13 +114,13 @@ fn rows_in(bytes: &[u8], row: usize, order: impl Iterator<Item = usize>) -> Vec<
     out
 }
 
-/// Where the rows of heads come from.
+/// Returns the source row of each row for [`Change::PairRows`].
 fn paired(rows: usize, head: usize) -> impl Iterator<Item = usize> {
     let head = head.max(2);
     (0..rows).map(move |at| at / head * head + at % head / 2 + at % 2 * (head / 2))
 }
 
-/// Where the rows of queries, keys and values come from.
+/// Returns the source row of each row for [`Change::Ungroup`].
 fn ungrouped(groups: usize, rows: [usize; 3]) -> impl Iterator<Item = usize> {
     let each = rows.map(|rows| rows / groups.max(1));
     let group: usize = each.iter().sum();
@@ -130,7 +130,7 @@ fn ungrouped(groups: usize, rows: [usize; 3]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Values of a tensor in a type of floats; as they are if they have it.
+/// Converts a tensor's values to a float type; copies them if they already have it.
 pub(super) fn cast(view: &TensorView<'_>, to: DType) -> Vec<u8> {
     if view.dtype() == to {
         return view.bytes().to_vec();

@@ -1,4 +1,4 @@
-//! A model's configuration under GGUF's keys.
+//! Configuration of a model as GGUF keys.
 
 use crate::arch::{gguf_config, name_in_gguf};
 use crate::architecture::Architecture;
@@ -13,18 +13,18 @@ use leyden_kernels::gemm::GatingFunction;
 use leyden_tensor::{Array, Metadata, Value};
 use std::sync::Arc;
 
-/// How a file says which layers attend to a window.
+/// Representation of the sliding-window layers in a file.
 #[derive(Clone, Copy)]
 enum Windows {
-    /// By its architecture alone.
+    /// Default of the architecture.
     Usual,
-    /// By of how many layers one, the last, attends to everything.
+    /// Period: the last layer of every period has full attention.
     OneOf(usize),
-    /// Layer by layer.
+    /// Array with a flag for each layer.
     List,
 }
 
-/// Keys and values behind the architecture's name.
+/// Keys, after the architecture's name, with their values.
 struct Entries<'a> {
     arch: &'static Architecture,
     all: Vec<(&'a str, Value)>,
@@ -39,14 +39,14 @@ impl<'a> Entries<'a> {
         self.set(key, narrow(size));
     }
 
-    /// Where the architecture has such a key and the others do not.
+    /// Sets a key if it is among the architecture's own keys.
     fn own(&mut self, key: &'a str, value: Value) {
         if self.arch.own_keys.contains(&key) {
             self.set(key, value);
         }
     }
 
-    /// One number if all layers have the same, else a list.
+    /// Sets one number if all layers have the same, or else an array.
     fn layers(&mut self, key: &'a str, config: &ModelConfig, of: impl Fn(&LayerConfig) -> usize) {
         let all: Vec<usize> = config.layers.iter().map(of).collect();
         match all.iter().all(|n| *n == all[0]) {
@@ -63,7 +63,7 @@ fn narrow(size: usize) -> Value {
     Value::U32(u32::try_from(size).unwrap_or(u32::MAX))
 }
 
-/// The keys of a model of `vocabulary` tokens, with the architecture's name before them, and the configuration as it is read from
+/// Returns the GGUF keys of a model with a vocabulary of `vocabulary` tokens, and the configuration as read back from
 /// them.
 pub(super) fn describe(
     arch: &'static Architecture,
@@ -94,9 +94,8 @@ pub(super) fn describe(
     Err(Error::invalid(label, key, format!("{what}, which this architecture's GGUF files have no key for")))
 }
 
-/// The keys of a model of `vocabulary` tokens that gives vectors or labels, with the architecture's name in GGUF before them:
-/// those of llama.cpp, and what the description of the folder says besides. What neither has a key for stands in the folder's
-/// `config.json`, which such files have too.
+/// Returns the GGUF keys of an encoder, embedding model or classifier: llama.cpp's keys, and those in `description`,
+/// the metadata of the folder. Settings without a key are in the folder's `config.json`, which such files embed.
 pub(super) fn describe_encoder(
     arch: &'static Architecture,
     hf: &HfConfig<'_>,
@@ -115,7 +114,7 @@ pub(super) fn describe_encoder(
     };
     let prefix = format!("{}.", config.architecture);
     for (key, value) in description.iter() {
-        // Sizes are written in the types that llama.cpp reads.
+        // Sizes are written below, in the types that llama.cpp reads.
         if let Some(key) = key.strip_prefix(&prefix).filter(|_| !matches!(value, Value::U64(_))) {
             set(key, value.clone());
         }
@@ -197,7 +196,7 @@ fn entries(
     all.own("attention.scale", Value::F32(layer.attention_scale));
     all.own("embedding_scale", Value::F32(c.embedding_scale));
     all.own("residual_scale", Value::F32(layer.residual_scale));
-    // What divides logits in folders does so in files.
+    // In GGUF, too, this key is a divisor of logits.
     let divisor = match arch.own_keys.contains(&"logits_scaling") {
         true => Some(hf.json().opt_f32("logits_scaling")?.unwrap_or(1.0)),
         false => None,
@@ -221,7 +220,7 @@ fn mixture(all: &mut Entries<'_>, hf: &HfConfig<'_>, c: &ModelConfig) -> Result<
     let dense = c.layers.iter().take_while(|layer| layer.experts.is_none()).count();
     let width = c.layers.last().map_or(0, |layer| layer.ffn);
     let json = hf.json();
-    // Some mixtures have the width of a layer that they do not have.
+    // Some mixtures state the width of a dense layer that they do not have.
     let plain = json.opt_u32(hf.key("intermediate_size"))?.map(|n| n as usize);
     all.size("feed_forward_length", if dense > 0 { c.layers[0].ffn } else { plain.unwrap_or(width) });
     if json.get(hf.key("moe_intermediate_size")).is_some() {
@@ -258,7 +257,7 @@ fn rotation(all: &mut Entries<'_>, hf: &HfConfig<'_>, c: &ModelConfig) -> Result
         all.set("rope.freq_base_swa", Value::F32(other.base));
     }
     match &rope.scaling {
-        // Llama 3.1's becomes a tensor.
+        // Llama 3.1's scaling is written as a tensor.
         RopeScaling::None | RopeScaling::Llama3 { .. } => {
             if let Some(original) = hf.opt_size("original_max_position_embeddings")? {
                 all.size("rope.scaling.original_context_length", original);
@@ -275,7 +274,7 @@ fn rotation(all: &mut Entries<'_>, hf: &HfConfig<'_>, c: &ModelConfig) -> Result
             all.set("rope.scaling.yarn_beta_fast", Value::F32(ramp.fast));
             all.set("rope.scaling.yarn_beta_slow", Value::F32(ramp.slow));
             let plain = yarn_attention(factor, 1.0);
-            // llama.cpp reads it for the architectures whose queries grow with their position.
+            // llama.cpp reads this key for architectures with attention temperature.
             let reads = all.arch.own_keys.contains(&"attention.temperature_scale");
             if reads && factor > 1.0 && !near(attention, plain) {
                 let weight = (plain / attention - 1.0) / (plain - 1.0);
@@ -287,7 +286,7 @@ fn rotation(all: &mut Entries<'_>, hf: &HfConfig<'_>, c: &ModelConfig) -> Result
             all.size("rope.scaling.original_context_length", *original_context);
         }
         RopeScaling::Undivided | RopeScaling::Proportional { .. } => {
-            return Err(hf.invalid("rope_scaling", "of this type is not converted"));
+            return Err(hf.invalid("rope_scaling", "this type is not converted"));
         }
     }
     Ok(())
@@ -297,10 +296,10 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * b.abs()
 }
 
-/// What a model whose tensors are as GGUF has them would be read as, with what is said by tensors left out.
+/// Returns the configuration as it would be read from GGUF, without the parts that tensors imply.
 fn as_read(config: &ModelConfig, read: &ModelConfig) -> ModelConfig {
     let mut config = config.clone();
-    // Tensors say that, and whether there is one; layers that predict further tokens are left out.
+    // Tensors imply the offset of norms. MTP layers are not converted.
     (config.norm.offset, config.predictors) = (read.norm.offset, 0);
     let context = config.context;
     for (layer, read) in config.layers.iter_mut().zip(&read.layers) {
@@ -329,7 +328,8 @@ fn as_read(config: &ModelConfig, read: &ModelConfig) -> ModelConfig {
     config
 }
 
-/// The key and name of the first thing in which a folder's configuration and a file's differ beyond what tensors say.
+/// Returns the key and a description of the first difference between a folder's configuration and a file's, apart
+/// from the parts that tensors imply.
 pub(super) fn difference(config: &ModelConfig, read: &ModelConfig) -> Option<(&'static str, &'static str)> {
     let (was, is) = (as_read(config, read), as_read(read, read));
     if was == is {
@@ -338,9 +338,9 @@ pub(super) fn difference(config: &ModelConfig, read: &ModelConfig) -> Option<(&'
     let layers = || was.layers.iter().zip(&is.layers);
     let differ = |of: &dyn Fn(&LayerConfig, &LayerConfig) -> bool| layers().any(|(a, b)| of(a, b));
     let checks: [(bool, &str, &str); 9] = [
-        (differ(&|a, b| a.mask != b.mask), "sliding_window", "attention to a window of some layers"),
-        (differ(&|a, b| a.rope.is_some() != b.rope.is_some()), "", "layers without a rotation"),
-        (differ(&|a, b| a.rope != b.rope), "rope_parameters", "this rotation"),
+        (differ(&|a, b| a.mask != b.mask), "sliding_window", "a sliding window in some layers"),
+        (differ(&|a, b| a.rope.is_some() != b.rope.is_some()), "", "layers without RoPE"),
+        (differ(&|a, b| a.rope != b.rope), "rope_parameters", "this RoPE configuration"),
         (differ(&|a, b| a.attention_scale != b.attention_scale), "", "this scale of attention's scores"),
         (
             differ(&|a, b| a.attention_soft_cap != b.attention_soft_cap)
@@ -348,11 +348,11 @@ pub(super) fn difference(config: &ModelConfig, read: &ModelConfig) -> Option<(&'
             "",
             "these caps of scores or logits",
         ),
-        (differ(&|a, b| a.norms != b.norms), "", "halves of a block in this order"),
-        (differ(&|a, b| a.activation != b.activation), "hidden_act", "this function"),
-        (differ(&|a, b| a.experts != b.experts), "", "experts that are chosen and weighed like this"),
+        (differ(&|a, b| a.norms != b.norms), "", "this placement of norms"),
+        (differ(&|a, b| a.activation != b.activation), "hidden_act", "this activation"),
+        (differ(&|a, b| a.experts != b.experts), "", "this routing of experts"),
         (differ(&|a, b| a.ffn != b.ffn), "intermediate_size", "feed-forward layers of these widths"),
     ];
     let found = checks.into_iter().find(|row| row.0);
-    Some(found.map_or(("", "something"), |(_, key, what)| (key, what)))
+    Some(found.map_or(("", "an option"), |(_, key, what)| (key, what)))
 }

@@ -1,4 +1,4 @@
-//! A model's configuration as `config.json`.
+//! Configuration of a model as `config.json`.
 
 use crate::arch::hf_model;
 use crate::architecture::Architecture;
@@ -9,26 +9,26 @@ use leyden_kernels::attention::Mask;
 use leyden_tensor::Json;
 use serde_json::{Map, Value, json};
 
-/// What tensors say of a model.
+/// Properties of a model that its tensors imply.
 pub(super) struct Facts {
     pub(super) vocabulary: usize,
-    /// Whether the head is the embedding.
+    /// True if embedding and output matrix are tied.
     pub(super) tied: bool,
-    /// The matrices and norms of the first layer, and the others, that have biases, sorted.
+    /// GGUF names, without the layer, of the matrices and norms that have biases, sorted.
     pub(super) biases: Vec<String>,
-    /// Whether attention has a norm of its own where the halves stand side by side.
+    /// True if attention has its own norm in blocks with parallel halves.
     pub(super) two_norms: bool,
-    /// Whether queries and keys are normalised.
+    /// True if queries and keys are normalised.
     pub(super) qk_norm: bool,
-    /// The scaling that tensors describe.
+    /// RoPE scaling that tensors describe.
     pub(super) scaling: Option<RopeScaling>,
 }
 
-/// Flags that give matrices biases, in classes that have them.
+/// Flags that add biases, in classes that have them.
 const BIAS_FLAGS: [&str; 6] = ["attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias"];
 
-/// The keys of a model in a class, if that can say all of it: a `config.json` that the class's reader reads as the same
-/// configuration, with the same biases; and that configuration. `differs` compares.
+/// Returns a `config.json` of a class that describes the whole model, and the configuration as read back from it. The
+/// latter must be the same as the model's, by `differs`, with the same biases.
 pub(super) fn describe(
     arch: &'static Architecture,
     class: &'static HfClass,
@@ -37,7 +37,7 @@ pub(super) fn describe(
     differs: impl Fn(&ModelConfig) -> Option<(&'static str, &'static str)>,
 ) -> Result<(Value, ModelConfig), Error> {
     let first = attempt(arch, class, c, facts, (false, &differs));
-    // Where a class takes something else for usual, what is usual elsewhere must be said.
+    // A class may have unusual defaults, so that usual values must be explicit.
     first.or_else(|why| attempt(arch, class, c, facts, (true, &differs)).map_err(|_| why))
 }
 
@@ -65,7 +65,7 @@ fn attempt(
         if on == off {
             continue;
         }
-        // The one that leaves fewer in which the two differ.
+        // Choose the flag value with fewer differences.
         let off_by = |found: Option<Vec<String>>| {
             let Some(found) = found else { return usize::MAX };
             let missing = facts.biases.iter().filter(|name| !found.contains(name)).count();
@@ -92,7 +92,7 @@ fn attempt(
     Ok((Value::Object(all), read))
 }
 
-/// Of what may have biases in a class, what there is in this model.
+/// Returns the possible biases of a class that apply to this model.
 fn kept(class: &HfClass, biases: &[&str], facts: &Facts) -> Vec<String> {
     let tensors = |part: &&&str| class.tensors.iter().chain(class.head).any(|row| row.0 == **part);
     let optional =
@@ -104,10 +104,10 @@ fn kept(class: &HfClass, biases: &[&str], facts: &Facts) -> Vec<String> {
     all
 }
 
-/// Norms that some models of a class do not have, and so no biases of theirs.
+/// Norms that some models of a class lack, with their biases.
 const OPTIONAL: [&str; 2] = ["attn_norm_2", "ffn_norm"];
 
-/// A float as its shortest decimal, which is what people wrote: 1e-5 and not 0.000009999999747378752.
+/// Returns the shortest decimal that rounds to a float, as people write it: 1e-5 and not 0.000009999999747378752.
 fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
@@ -115,13 +115,13 @@ fn shortest(value: f32) -> f64 {
 struct Entries {
     arch: &'static Architecture,
     class: &'static HfClass,
-    /// Whether what is usual is said too.
+    /// True if defaults are written, too.
     explicit: bool,
     all: Map<String, Value>,
 }
 
 impl Entries {
-    /// Under the class's name for a key.
+    /// Sets a key, by its usual name, under the class's name for it.
     fn set(&mut self, usual: &str, value: impl Into<Value>) {
         let key = self.class.keys.iter().find(|row| row.0 == usual).map_or(usual, |row| row.1);
         self.all.insert(key.to_owned(), value.into());
@@ -135,7 +135,7 @@ impl Entries {
         self.arch.own_keys.contains(&key)
     }
 
-    /// Where the architecture has such a key and the others do not.
+    /// Sets a key if it is among the architecture's own keys.
     fn own(&mut self, key: &str, value: f32) {
         if self.owns(key) {
             self.float(key, value);
@@ -159,7 +159,7 @@ fn entries(
     all.set("hidden_size", c.width);
     all.set("num_hidden_layers", c.layers.len());
     all.set("num_attention_heads", layer.heads);
-    // The oldest classes compute the one and do not have the other, unless they call it otherwise.
+    // The oldest classes derive `head_dim`, and lack `num_key_value_heads` unless they rename it.
     let old = class.prefix != DECODER.prefix;
     if !old || layer.head_dim * layer.heads != c.width {
         all.set("head_dim", layer.head_dim);
@@ -182,7 +182,7 @@ fn entries(
     }
     rotation(&mut all, c, facts);
     windows(&mut all, c);
-    // Its class in transformers wants an integer where it is one.
+    // The class in transformers requires an integer if the value is one.
     if all.owns("query_pre_attn_scalar") {
         let scalar = whole(layer.attention_scale.powi(-2));
         match scalar.fract() == 0.0 && scalar < 1e6 {
@@ -224,7 +224,7 @@ fn entries(
     all.all
 }
 
-/// A number without what rounding left behind its point.
+/// Removes rounding errors from a number close to a multiple of 1/64.
 fn whole(value: f32) -> f32 {
     let near = (value * 64.0).round() / 64.0;
     if (near - value).abs() <= near.abs() * 1e-6 { near } else { value }
@@ -310,7 +310,7 @@ fn rotation(all: &mut Entries, c: &ModelConfig, facts: &Facts) {
 
 fn windows(all: &mut Entries, c: &ModelConfig) {
     let Some(window) = c.window() else {
-        // Classes whose default is a window.
+        // Classes with a sliding window by default.
         if all.class.defaults.iter().any(|row| row.0 == "sliding_window") {
             all.set("sliding_window", Value::Null);
         }
@@ -321,7 +321,7 @@ fn windows(all: &mut Entries, c: &ModelConfig) {
     if windowed.contains(&false) {
         let name = |windowed: &bool| if *windowed { "sliding_attention" } else { "full_attention" };
         all.set("layer_types", windowed.iter().map(name).collect::<Vec<_>>());
-        // Older classes go by of how many layers one attends to everything.
+        // Older classes have the period of full-attention layers.
         let fits = |n: &usize| windowed.iter().enumerate().all(|(i, w)| *w == ((i + 1) % n != 0));
         if let Some(n) = (1..=c.layers.len()).find(fits).filter(|_| all.owns("sliding_window_pattern")) {
             all.set("sliding_window_pattern", n);

@@ -1,9 +1,10 @@
-//! Models between the layout of the Hugging Face hub and GGUF, as far as the registry of architectures knows both: names, keys
-//! of the configuration, and how matrices lie. Tokenizers and the writing of files are `leyden-convert`'s business.
+//! Conversion of models between Hugging Face folders and GGUF: tensor names, configuration keys, and matrix layouts,
+//! as far as the table of architectures has both. `leyden-convert` converts tokenizers and writes files.
 //!
-//! Nothing here knows an architecture by name. Keys of GGUF and of `config.json` are written from a
-//! [`ModelConfig`](crate::ModelConfig), read back by the architecture's own reader, and taken if both readings are the same; so a
-//! model that the other layout has no words for is found before anything is written.
+//! No code here names an architecture. Keys of GGUF and of `config.json` are written from a
+//! [`ModelConfig`](crate::ModelConfig), read back by the architecture's own reader, and accepted only if both
+//! configurations are the same. So a model that the other layout cannot express is refused before anything is
+//! written.
 
 mod changes;
 mod gguf_keys;
@@ -14,16 +15,16 @@ mod to_gguf;
 pub use to_folder::{FolderTensor, ToFolder};
 pub use to_gguf::{GgufTensor, ToGguf};
 
-/// The key of files with a folder's settings whose tensors had names without the prefix of their class.
+/// Key of GGUF files with a folder's settings: true if the folder's tensors had names without the prefix of their class.
 const BARE_NAMES: &str = "leyden.folder.bare_names";
 
-/// Which ways models of an architecture are converted.
+/// Supported directions of conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
-    /// From folders to GGUF and back.
+    /// Folders to GGUF, and back.
     Both,
-    /// From folders to GGUF alone: why not back.
+    /// Folders to GGUF only, with the reason.
     ToGguf(&'static str),
-    /// Not at all: why.
+    /// Not supported, with the reason.
     None(&'static str),
 }

@@ -1,4 +1,4 @@
-//! [`ToFolder`]: what a GGUF file's model is as a folder.
+//! [`ToFolder`]: conversion of a GGUF file's model to a Hugging Face folder.
 
 use super::changes::{Change, cast};
 use super::gguf_keys::difference;
@@ -23,12 +23,12 @@ use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
-/// The tensors that scale the rotation.
+/// Tensors with divisors of RoPE frequencies.
 const DIVISORS: &str = "rope_freqs.weight";
 const SHORT: &str = "rope_factors_short.weight";
 const LONG: &str = "rope_factors_long.weight";
 
-/// A model from a GGUF file, as a folder has it: `config.json` but for the tokenizer's part, and tensors.
+/// Model of a GGUF file as a folder: `config.json` without the tokenizer's keys, and tensors.
 #[derive(Debug)]
 pub struct ToFolder<'a> {
     source: &'a Gguf,
@@ -36,40 +36,40 @@ pub struct ToFolder<'a> {
     tensors: Vec<FolderTensor>,
 }
 
-/// A tensor of the folder.
+/// Tensor of the folder.
 #[derive(Clone, Debug)]
 pub struct FolderTensor {
-    /// Its name in the folder.
+    /// Name in the folder.
     pub name: String,
-    /// The type that it has in the file.
+    /// Data type in the GGUF file.
     pub dtype: DType,
-    /// Its shape in the folder, the contiguous dimension last.
+    /// Shape in the folder, the contiguous dimension last.
     pub shape: Vec<usize>,
-    /// The file of the folder that it lies in.
+    /// File of the folder that contains the tensor.
     pub file: String,
     from: From,
 }
 
-/// The file of most tensors.
+/// File of most tensors.
 const MAIN: &str = "model.safetensors";
 
-/// Where a tensor comes from: names in GGUF.
+/// Source of a tensor: names in GGUF.
 #[derive(Clone, Debug)]
 enum From {
-    /// A tensor whose values were changed like this on the way to GGUF.
+    /// Tensor with this change to revert.
     Tensor(String, Change),
-    /// One expert of a stack.
+    /// Expert of an expert stack, by its index.
     Expert(String, usize),
-    /// Of each of so many experts the rows of two tensors, one behind the other.
+    /// For each expert, the rows of the first tensor, then those of the second; with the number of experts.
     Both([String; 2], usize),
 }
 
 impl<'a> ToFolder<'a> {
-    /// Finds out what a model is as a folder. Nothing of the tensors' values is read but what scales the rotation.
+    /// Plans the conversion of a model. Values of tensors are not read, except RoPE divisors.
     ///
     /// # Errors
-    /// Models of this architecture are not converted, no class says what the file's metadata does, or there is a tensor without a
-    /// name in folders. The error names file and key or tensor.
+    /// Models of this architecture are not converted, no class can express the file's metadata, or a tensor has no
+    /// name in folders. The error names the file and the key or tensor.
     pub fn new(source: &'a Gguf) -> Result<ToFolder<'a>, Error> {
         let file = source.metadata().file();
         if let Some(json) = source.config_json() {
@@ -89,15 +89,15 @@ impl<'a> ToFolder<'a> {
         }
         if !config.generates() {
             return Err(refused(
-                "files with vectors or labels that leyden made are, which have leyden.folder.config",
+                "encoders, embedding models and classifiers need the key leyden.folder.config, which leyden writes",
             ));
         }
         let facts = facts(source, &config)?;
         let mut why = None;
-        // Classes with experts have names for them.
+        // Classes with experts have expert stacks.
         let fits = |class: &&HfClass| class.stacks.is_empty() != config.experts().is_some();
         let mut classes: Vec<&HfClass> = arch.hf.iter().filter(fits).collect();
-        // Of classes that differ in an expert for every token the last one has it.
+        // If classes differ in a shared expert, the last one has it.
         if config.experts().is_some_and(|experts| experts.shared.is_some()) {
             classes.reverse();
         }
@@ -115,7 +115,7 @@ impl<'a> ToFolder<'a> {
         Err(refused(&why))
     }
 
-    /// A model whose file has the settings of the folder that it was made of.
+    /// Plans the conversion of a file that embeds the configuration files of its folder.
     fn of_files(source: &'a Gguf, json: &Json) -> Result<ToFolder<'a>, Error> {
         let (arch, class) = hf_class(json)?;
         let (read, ..) = hf_model(json)?;
@@ -124,9 +124,9 @@ impl<'a> ToFolder<'a> {
         let files = FolderFiles::of(source.metadata())?.unwrap_or_default();
         let modules =
             files.text(HfFile::Modules.name()).map(|text| dense_paths(text.as_bytes(), json.file()));
-        // transformers saves a body without the name of what it is the body of.
+        // transformers saves a headless body without the prefix.
         let usual = named.iter().any(|name| name.ends_with("Model")) && config.spans.is_none();
-        let own = Own {
+        let own = Naming {
             bare: source.metadata().opt_bool(BARE_NAMES)?.unwrap_or(usual),
             dense: modules.transpose()?.unwrap_or_default(),
             spans: config.spans.is_some(),
@@ -138,22 +138,22 @@ impl<'a> ToFolder<'a> {
         Ok(ToFolder { source, config: Value::Object(json.object().clone()), tensors })
     }
 
-    /// `config.json`, without what the tokenizer says.
+    /// Returns `config.json` without the tokenizer's keys.
     #[must_use]
     pub fn config(&self) -> &Value {
         &self.config
     }
 
-    /// The tensors.
+    /// Returns the tensors.
     #[must_use]
     pub fn tensors(&self) -> &[FolderTensor] {
         &self.tensors
     }
 
-    /// The values of a tensor in a type of floats.
+    /// Returns the values of a tensor in a float type.
     ///
     /// # Errors
-    /// The file's tensor cannot be read, or is not as its shape says.
+    /// The file's tensor cannot be read, or its size does not match the shape.
     pub fn values(&self, tensor: &FolderTensor, to: DType) -> Result<Vec<u8>, Error> {
         let unfit = || {
             let what = format!("the file's tensors do not make the shape {:?}", tensor.shape);
@@ -162,7 +162,7 @@ impl<'a> ToFolder<'a> {
         let made = match &tensor.from {
             From::Tensor(name, change) => {
                 let view = self.source.require(name)?;
-                // What was added is taken away before anything is rounded.
+                // Subtract the offset before rounding.
                 let between = if matches!(change, Change::Add(_)) { DType::F32 } else { to };
                 let values = change.back(between, &tensor.shape, cast(&view, between));
                 self.source.advise_dontneed(name, 0..view.bytes().len());
@@ -196,7 +196,7 @@ impl<'a> ToFolder<'a> {
 }
 
 impl FolderTensor {
-    /// The type that it gets if all are to have `wanted`, or to keep F32, F16 and BF16 and become F16 otherwise.
+    /// Returns the data type to write: `wanted`, or without it, F32, F16 and BF16 unchanged and F16 for others.
     #[must_use]
     pub fn written_as(&self, wanted: Option<DType>) -> DType {
         match (wanted, self.dtype) {
@@ -207,7 +207,7 @@ impl FolderTensor {
     }
 }
 
-/// What tensors say.
+/// Reads the properties that tensors imply.
 fn facts(source: &Gguf, config: &ModelConfig) -> Result<Facts, Error> {
     let names = source.tensor_names();
     let biased = names.iter().filter_map(|name| {
@@ -229,7 +229,7 @@ fn facts(source: &Gguf, config: &ModelConfig) -> Result<Facts, Error> {
     })
 }
 
-/// The scaling of the rotation that tensors say, as the configuration of a folder has it.
+/// Reads the RoPE scaling from tensors, in the form of a folder's configuration.
 fn scaling(source: &Gguf, config: &ModelConfig) -> Result<Option<RopeScaling>, Error> {
     let Some(rope) = config.layers.iter().find_map(|layer| layer.rope.as_ref()) else { return Ok(None) };
     let numbers = |name: &str| -> Result<Option<Vec<f32>>, Error> {
@@ -250,32 +250,32 @@ fn scaling(source: &Gguf, config: &ModelConfig) -> Result<Option<RopeScaling>, E
     if let Some(scaling) = llama3_of(rope, &found, config.context) {
         return Ok(Some(scaling));
     }
-    let what = "divides frequencies in another way than Llama 3.1 does, which config.json has no word for";
+    let what = "is not a scaling like Llama 3.1's, and config.json has no key for it";
     Err(Error::invalid(source.metadata().file(), DIVISORS, what))
 }
 
-/// The scaling of Llama 3.1 that makes these divisors, if one does. Its original context and two bounds are three numbers for
-/// two: those that are usual, or bounds that go with the usual context.
+/// Returns parameters of Llama 3.1's scaling that give these divisors, if any do. Original context and two bounds are
+/// three parameters for two degrees of freedom: the usual values are tried first, then bounds for the usual context.
 fn llama3_of(rope: &RopeConfig, found: &[f32], context: usize) -> Option<RopeScaling> {
     const USUAL: usize = 8192;
     let factor = found.iter().copied().fold(1.0, f32::max);
     let mut tried = vec![(1.0, 4.0, USUAL), (1.0, 4.0, context)];
     let plain = Frequencies::new(&RopeConfig { scaling: RopeScaling::None, ..rope.clone() }, None).values;
-    // How much of each frequency is kept, which between the bounds is a line in the frequency.
+    // Fraction of each frequency that is kept: between the bounds, linear in the frequency.
     let kept = |divisor: f32| {
         (f64::from(divisor).recip() - f64::from(factor).recip()) / (1.0 - f64::from(factor).recip())
     };
     let points: Vec<(f64, f64)> = plain.iter().zip(found).map(|(f, d)| (*f, kept(*d))).collect();
     let ramp: Vec<(f64, f64)> =
         points.iter().copied().filter(|(_, kept)| (0.001..0.999).contains(kept)).collect();
-    // Where the line is 0 and where it is 1.
+    // Frequencies at which the line is 0 and 1.
     let bounds: Vec<(f64, f64)> = match ramp[..] {
         [] => {
             let last_kept = points.iter().rev().find(|point| point.1 > 0.5).map(|point| point.0);
             let first_divided = points.iter().find(|point| point.1 <= 0.5).map(|point| point.0);
             last_kept.zip(first_divided).map(|(kept, divided)| (divided, kept)).into_iter().collect()
         }
-        // Steep enough, it leaves the neighbours alone.
+        // With a steep line, only this frequency is between the bounds.
         [(f, kept)] => {
             [0.5, 0.1, 0.01].map(|part| (f * (1.0 - part), f * (1.0 - part + part / kept))).to_vec()
         }
@@ -297,31 +297,31 @@ fn llama3_of(rope: &RopeConfig, found: &[f32], context: usize) -> Option<RopeSca
     Some(RopeScaling::Llama3 { factor, low, high, original_context })
 }
 
-/// Finds the tensors.
+/// Plan of the folder's tensors.
 struct Plan<'a> {
     source: &'a Gguf,
     arch: &'static Architecture,
     class: &'static HfClass,
     config: &'a ModelConfig,
-    /// The configuration as it is read from the folder.
+    /// Configuration as read back from the folder.
     read: &'a ModelConfig,
     facts: &'a Facts,
-    /// What the folder's own files say of names, in a file that has them.
-    own: Option<Own>,
+    /// Tensor naming of the original folder, for a file that embeds its configuration files.
+    own: Option<Naming>,
 }
 
-/// How a folder names tensors, by its files.
-struct Own {
-    /// Whether names lack the prefix of the class.
+/// Tensor naming of a folder, by its files.
+struct Naming {
+    /// True if names lack the class's prefix.
     bare: bool,
-    /// The folders of matrices behind the pooling.
+    /// Folders of the dense modules after pooling.
     dense: Vec<String>,
-    /// Whether it is the encoder of GLiNER.
+    /// True if the model is the encoder of GLiNER.
     spans: bool,
 }
 
-impl Own {
-    /// Name and file of a tensor that lies beside the model.
+impl Naming {
+    /// Returns name and file of a tensor outside the transformer.
     fn beside(&self, name: &str) -> Option<(String, String)> {
         if let Some(theirs) = gliner::tensor_name(name) {
             return Some((theirs, MAIN.to_owned()));
@@ -337,7 +337,7 @@ impl Own {
 
 impl Plan<'_> {
     fn collect(&self) -> Result<Vec<FolderTensor>, Error> {
-        // In the order of the file; what is made of several at the first of them.
+        // In the order of the file; a tensor made of several is at the position of the first of them.
         let mut tensors: BTreeMap<(usize, String), FolderTensor> = BTreeMap::new();
         for (at, name) in self.source.tensor_names().into_iter().enumerate() {
             if [DIVISORS, SHORT, LONG].contains(&name) || needless(name, self.config) {
@@ -362,7 +362,7 @@ impl Plan<'_> {
         Error::invalid(&self.source.path().display().to_string(), name, what)
     }
 
-    /// What a tensor of the file becomes.
+    /// Returns the folder's tensors for a tensor of the file.
     fn of(&self, name: &str) -> Result<Vec<FolderTensor>, Error> {
         if let Some((called, file)) = self.own.as_ref().and_then(|own| own.beside(name)) {
             let view = self.source.require(name)?;
@@ -381,7 +381,7 @@ impl Plan<'_> {
         }
         let Some((part, kind)) = rest.rsplit_once('.') else { return Ok(Vec::new()) };
         let view = self.source.require(name)?;
-        // Under the table's name.
+        // The name in the class's table.
         let renamed = self.class.in_gguf.iter().find(|row| row.1 == part).map_or(part, |row| row.0);
         let both = matches!(part, "ffn_gate_shexp" | "ffn_up_shexp") && !self.names("ffn_gate_shexp");
         let wanted = if both { "ffn_up_shexp" } else { renamed };
@@ -417,7 +417,7 @@ impl Plan<'_> {
         }])
     }
 
-    /// The beginning of the names of all tensors but the head's.
+    /// Returns the prefix of the names of all tensors but the head's.
     fn prefix(&self) -> &'static str {
         match &self.own {
             Some(own) if own.spans => gliner::ENCODER,
@@ -426,12 +426,12 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether the class has a name for a part.
+    /// Returns whether the class has a name for this GGUF name.
     fn names(&self, part: &str) -> bool {
         self.class.tensors.iter().any(|row| row.0 == part)
     }
 
-    /// The name in the folder of a part.
+    /// Returns the name in the folder for this GGUF name.
     fn name(&self, part: &str, kind: &str, layer: Option<usize>) -> Option<String> {
         let class = self.class;
         if let (None, Some((_, name))) = (layer, class.head.iter().find(|row| row.0 == part)) {
@@ -448,13 +448,13 @@ impl Plan<'_> {
         }
         let mut names = class.tensors.iter().filter(|row| row.0 == part).map(|row| row.1);
         let chosen = class.written.iter().find(|row| row.0 == part).map(|row| row.1);
-        // Falcon's first norm where there are two.
+        // Falcon's attention norm in models with two norms.
         let last = (part == "attn_norm" && self.facts.two_norms).then(|| names.clone().next_back()).flatten();
         let name = chosen.or(last).or_else(|| names.next())?;
         Some(format!("{at}{name}.{kind}"))
     }
 
-    /// What was done with a tensor on the way to GGUF.
+    /// Returns the change that was applied to a tensor for GGUF.
     fn change(
         &self,
         name: &str,
@@ -498,7 +498,7 @@ impl Plan<'_> {
         Ok(if self.class.stored.transposed && shape.len() == 2 { Change::Transpose } else { Change::Keep })
     }
 
-    /// What a stack of experts becomes.
+    /// Returns the folder's tensors for an expert stack.
     fn stack(&self, name: &str, i: usize, part: &str, stack: &Stack) -> Result<Vec<FolderTensor>, Error> {
         let view = self.source.require(name)?;
         let [count, rows, k] = *view.shape() else {
@@ -533,7 +533,7 @@ impl Plan<'_> {
                     from: From::Both(names, count),
                 }])
             }
-            _ => Err(self.invalid(part, &format!("lies otherwise in folders of {}", self.arch.name))),
+            _ => Err(self.invalid(part, &format!("has another layout in folders of {}", self.arch.name))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`ToGguf`]: what a folder's model is in GGUF.
+//! [`ToGguf`]: conversion of a Hugging Face folder's model to GGUF.
 
 use super::changes::{Change, cast};
 use super::gguf_keys::{describe, describe_encoder};
@@ -18,13 +18,13 @@ use leyden_tensor::{DType, Value, WeightSource};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Tensors that no layer has.
+/// Tensors outside layers.
 pub(super) const GLOBAL: [&str; 4] = ["token_embd", "position_embd", "output_norm", "output"];
-/// Matrices that llama.cpp wants in F32.
+/// Matrices that llama.cpp requires in F32.
 const IN_F32: [&str; 5] =
     ["ffn_gate_inp.", "ffn_gate_inp_shexp.", "position_embd.", "token_types.", "rel_embd."];
 
-/// A model from a folder, as GGUF has it: metadata but the tokenizer's, and tensors.
+/// Model of a folder as GGUF: metadata without the tokenizer's, and tensors.
 #[derive(Debug)]
 pub struct ToGguf<'a> {
     model: &'a HfModel,
@@ -33,36 +33,36 @@ pub struct ToGguf<'a> {
     needs_files: bool,
 }
 
-/// A tensor of the file.
+/// Tensor of the file.
 #[derive(Clone, Debug)]
 pub struct GgufTensor {
-    /// Its name in GGUF.
+    /// Name in GGUF.
     pub name: String,
-    /// The type that it has in the folder.
+    /// Data type in the folder.
     pub dtype: DType,
-    /// Its shape in GGUF, the contiguous dimension last.
+    /// Shape in GGUF, the contiguous dimension last.
     pub shape: Vec<usize>,
     from: From,
     change: Change,
 }
 
-/// Where a tensor comes from.
+/// Source of a tensor.
 #[derive(Clone, Debug)]
 enum From {
-    /// The folder's tensor that the registry knows by this name, and its shape.
+    /// Tensor of the folder by its GGUF name, and its shape in the folder.
     Tensor(String, Vec<usize>),
-    /// Those of all experts of a layer.
+    /// Matrices of all experts in a layer.
     Stack(String),
-    /// Numbers of the configuration.
+    /// Numbers computed from the configuration.
     Numbers(Vec<f32>),
 }
 
 impl<'a> ToGguf<'a> {
-    /// Finds out what a model is in GGUF. Nothing of the tensors' values is read.
+    /// Plans the conversion of a model. Values of tensors are not read.
     ///
     /// # Errors
-    /// Models of this architecture are not converted, GGUF has no word for something that the configuration says, the weights are
-    /// quantised, or they have a tensor without a name in GGUF. The error names file and key or tensor.
+    /// Models of this architecture are not converted, GGUF has no key for part of the configuration, the weights are
+    /// quantised, or a tensor has no name in GGUF. The error names the file and the key or tensor.
     pub fn new(model: &'a HfModel) -> Result<ToGguf<'a>, Error> {
         let json = model.folder().config();
         let (arch, class) = hf_class(json)?;
@@ -76,17 +76,17 @@ impl<'a> ToGguf<'a> {
         }
         if model.folder().onnx().is_some() {
             return Err(refused(
-                "of the folder's weights as an ONNX model; safetensors and PyTorch's files are read",
+                "the folder's weights are an ONNX model; safetensors and PyTorch files are converted",
             ));
         }
         let hf = class.config(json);
         let vocabulary = model.require("token_embd.weight")?.rows();
-        // A decoder with a language model's head may be a model for vectors too.
+        // A decoder with a language model's head may have modules of sentence-transformers too.
         let needs_files = !config.generates() || model.is_for_vectors();
         let (entries, read) = match needs_files {
             false => describe(arch, &hf, &config, vocabulary)?,
             true => {
-                // The whole of it, with what stands behind the model.
+                // The configuration with the modules after the model.
                 config = config_of(model)?;
                 let mut entries = describe_encoder(arch, &hf, &config, vocabulary, model.metadata())?;
                 entries.push((BARE_NAMES.to_owned(), Value::Bool(model.has_bare_names())));
@@ -106,28 +106,28 @@ impl<'a> ToGguf<'a> {
         Ok(ToGguf { model, entries, tensors: plan.tensors, needs_files })
     }
 
-    /// Whether the file needs the folder's files of settings, with which it says all that GGUF has no keys for.
+    /// Returns true if the file must embed the folder's configuration files, for settings without GGUF keys.
     #[must_use]
     pub fn needs_folder_files(&self) -> bool {
         self.needs_files
     }
 
-    /// Keys and values: the architecture and what its configuration says.
+    /// Returns the metadata: the architecture's name and its configuration keys.
     #[must_use]
     pub fn entries(&self) -> &[(String, Value)] {
         &self.entries
     }
 
-    /// The tensors, in the order of the file.
+    /// Returns the tensors in the order of the file.
     #[must_use]
     pub fn tensors(&self) -> &[GgufTensor] {
         &self.tensors
     }
 
-    /// The values of a tensor in a type of floats, or in the one that it has.
+    /// Returns the values of a tensor in a float type, or in its own type.
     ///
     /// # Errors
-    /// The folder's tensor cannot be read, or is not as its shape says.
+    /// The folder's tensor cannot be read, or its size does not match the shape.
     pub fn values(&self, tensor: &GgufTensor, to: DType) -> Result<Vec<u8>, Error> {
         Ok(match &tensor.from {
             From::Tensor(name, shape) => {
@@ -150,7 +150,8 @@ impl<'a> ToGguf<'a> {
 }
 
 impl GgufTensor {
-    /// The type that it gets if matrices are to have `wanted`, or to keep F32, F16, BF16 and MXFP4 and become F16 otherwise.
+    /// Returns the data type to write for matrices: `wanted`, or without it, F32, F16, BF16 and MXFP4 unchanged and
+    /// F16 for others.
     #[must_use]
     pub fn written_as(&self, wanted: Option<DType>) -> DType {
         let in_f32 = self.shape.len() == 1 || self.name.ends_with(".bias");
@@ -165,15 +166,15 @@ impl GgufTensor {
     }
 }
 
-/// Finds the tensors.
+/// Plan of the file's tensors.
 struct Plan<'a> {
     model: &'a HfModel,
     class: &'static HfClass,
     arch: &'static Architecture,
     config: &'a ModelConfig,
-    /// The configuration as it is read from the file.
+    /// Configuration as read back from the file.
     read: &'a ModelConfig,
-    /// Names in the folder.
+    /// Names in the folder that are already converted.
     used: HashSet<String>,
     tensors: Vec<GgufTensor>,
 }
@@ -184,7 +185,7 @@ impl Plan<'_> {
             self.add(part, None)?;
         }
         if for_vectors {
-            self.around()?;
+            self.outside_layers()?;
         }
         self.divisors()?;
         for i in 0..self.config.layers.len() {
@@ -212,8 +213,8 @@ impl Plan<'_> {
         Error::invalid(&self.model.path().display().to_string(), name, what)
     }
 
-    /// What models that give vectors or labels have before their layers and behind them.
-    fn around(&mut self) -> Result<(), Error> {
+    /// Adds the tensors before and after the layers of encoders, embedding models and classifiers.
+    fn outside_layers(&mut self) -> Result<(), Error> {
         for (part, _) in self.class.tensors {
             if !GLOBAL.contains(part) && !part.starts_with("cls") {
                 self.add(part, None)?;
@@ -243,7 +244,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The head that scores spans.
+    /// Adds the tensors of GLiNER's span head.
     fn spans(&mut self) -> Result<(), Error> {
         let names: Vec<String> = self.model.tensor_names().into_iter().map(str::to_owned).collect();
         for theirs in names {
@@ -256,7 +257,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Whether a layer may have such a part: some names are of layers with experts or of those without.
+    /// Returns whether a layer may have a tensor, as some are only in mixture layers or only in dense ones.
     fn has(&self, part: &str, i: usize) -> bool {
         let mixture = self.config.layers[i].experts.is_some();
         match part {
@@ -266,7 +267,7 @@ impl Plan<'_> {
         }
     }
 
-    /// A matrix or vector with its bias, if the folder has it.
+    /// Adds a weight and its bias, those that the folder has.
     fn add(&mut self, part: &str, layer: Option<usize>) -> Result<(), Error> {
         match part.rsplit_once('.') {
             Some((part, "bias")) => self.add_kinds(part, &["bias"], layer),
@@ -275,7 +276,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The same of these kinds.
+    /// Adds the weight, the bias or both, those that the folder has.
     fn add_kinds(&mut self, part: &str, kinds: &[&str], layer: Option<usize>) -> Result<(), Error> {
         let at = layer.map_or_else(String::new, |i| format!("blk.{i}."));
         for kind in kinds {
@@ -292,7 +293,7 @@ impl Plan<'_> {
             let whole = format!("{at}{part}.{kind}");
             let (dtype, shape) = (view.dtype(), view.shape().to_vec());
             if part == "ffn_up_shexp" && self.gate_is_in_up(layer)? {
-                // In GGUF the shared expert's gate is a matrix of its own.
+                // GGUF has a separate matrix for the shared expert's gate.
                 let halves = [(format!("{at}ffn_gate_shexp.{kind}"), false), (whole, true)];
                 for (called, second) in halves {
                     self.push(called, &name, dtype, &shape, Change::Half { second });
@@ -316,7 +317,7 @@ impl Plan<'_> {
         Ok(self.model.optional(&format!("blk.{i}.ffn_gate_shexp.weight"))?.is_none())
     }
 
-    /// What is done with a tensor.
+    /// Returns the change of a tensor.
     fn change(&self, part: &str, kind: &str, layer: Option<usize>, shape: &[usize]) -> Result<Change, Error> {
         if part.contains("norm") {
             let offset = self.config.norm.offset;
@@ -353,13 +354,13 @@ impl Plan<'_> {
         Ok(if self.class.stored.transposed && shape.len() == 2 { Change::Transpose } else { Change::Keep })
     }
 
-    /// Whether other values turn together in GGUF; then rows of all layers lie otherwise, as llama.cpp has them.
+    /// Returns whether RoPE pairs other values in GGUF. Rows of all layers are then permuted, as in llama.cpp.
     fn pairs_rows(&self) -> bool {
         let pairs = |layer: &LayerConfig| layer.rope.as_ref().map(|rope| rope.pairs);
         self.config.layers.iter().zip(&self.read.layers).any(|(a, b)| pairs(a) != pairs(b))
     }
 
-    /// The matrices or biases of all experts of a layer.
+    /// Adds the matrices or biases of all experts in a layer.
     fn stack(&mut self, part: &str, i: usize) -> Result<(), Error> {
         let name = format!("blk.{i}.{part}");
         let layer = &self.config.layers[i];
@@ -383,7 +384,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// What divides the frequencies of the rotation, as tensors.
+    /// Adds the divisors of RoPE frequencies as tensors.
     fn divisors(&mut self) -> Result<(), Error> {
         let ropes: Vec<&RopeConfig> =
             self.config.layers.iter().filter_map(|layer| layer.rope.as_ref()).collect();
@@ -412,19 +413,19 @@ impl Plan<'_> {
         };
         if ropes.iter().any(by_tensors) && ropes.iter().any(|rope| rope.scaling != first.scaling) {
             let config = self.model.folder().config().file();
-            let what = "a scaling of this type of some layers only, which GGUF files have no word for";
+            let what = "this type of scaling for some layers only, which GGUF has no key for";
             return Err(Error::invalid(config, "rope_parameters", format!("{what} ({})", self.arch.name)));
         }
         Ok(())
     }
 }
 
-/// Rows of queries, keys and values where they are one matrix.
+/// Returns the numbers of rows of Q, K and V in a fused matrix.
 pub(super) fn qkv(layer: &LayerConfig) -> [usize; 3] {
     [layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim, layer.kv_heads * layer.value_dim]
 }
 
-/// What Llama 3.1's scaling divides each frequency by.
+/// Computes the divisor of each frequency in Llama 3.1's scaling.
 pub(super) fn llama3(rope: &RopeConfig) -> Vec<f32> {
     let plain = Frequencies::new(&RopeConfig { scaling: RopeScaling::None, ..rope.clone() }, None);
     let scaled = Frequencies::new(rope, None);
