@@ -1,4 +1,4 @@
-//! [`Architecture`]: one row of the table of architectures.
+//! [`Architecture`]: a row of the table of supported architectures.
 
 use crate::config::{ModelConfig, Reader};
 use crate::conversion::Conversion;
@@ -8,20 +8,20 @@ use crate::hf_class::HfClass;
 /// One supported architecture.
 #[derive(Debug)]
 pub struct Architecture {
-    /// The value of `general.architecture`, which is also the prefix of its keys.
+    /// Value of `general.architecture`, which is also the prefix of the architecture's GGUF keys.
     pub name: &'static str,
-    /// Models of this architecture, for people.
+    /// Names of well-known models of this architecture, for documentation.
     pub models: &'static str,
     pub(crate) config: fn(&Reader<'_>) -> Result<ModelConfig, Error>,
-    /// Which ways its models are converted between folders and GGUF.
+    /// Supported directions of conversion between Hugging Face folders and GGUF.
     pub conversion: Conversion,
-    /// Keys of either dialect that it reads and the others do not.
+    /// Keys of GGUF or `config.json` that only this architecture reads.
     pub(crate) own_keys: &'static [&'static str],
     pub(crate) hf: &'static [HfClass],
 }
 
 impl Architecture {
-    /// The values of `model_type` in a `config.json` that this architecture computes.
+    /// Returns the values of `model_type` in a `config.json` that select this architecture.
     pub fn model_types(&self) -> impl Iterator<Item = &'static str> {
         self.hf.iter().map(|class| class.model_type)
     }

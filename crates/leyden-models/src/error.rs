@@ -1,9 +1,9 @@
-//! Errors: which file, which field or tensor, and what is wrong with it.
+//! Errors of loading and running models: the file, the field or tensor, and the reason.
 
 use leyden_tensor::{Escaped, Json, KnownKeys, RefusedKey};
 use std::fmt;
 
-/// Why a model could not be loaded or run.
+/// Error of loading or running a model.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -11,25 +11,25 @@ pub struct Error {
     at: String,
 }
 
-/// The kinds of [`Error`].
+/// Kinds of [`Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The file is not readable as a model file.
     #[error("{0}")]
     File(#[source] leyden_tensor::Error),
-    /// Memory or threads.
+    /// Memory or threads could not be allocated.
     #[error("{0}")]
     Resources(#[source] leyden_kernels::Error),
-    /// No code for this architecture.
+    /// The architecture is not supported.
     #[error("architecture `{}` is not supported; supported: {}", Escaped(.found), .supported.join(", "))]
     UnknownArchitecture {
-        /// What the file says.
+        /// Architecture that the file names.
         found: String,
-        /// What it could say.
+        /// Names of the supported architectures.
         supported: Vec<&'static str>,
     },
-    /// A value that no model of the architecture can have, or that is not supported.
+    /// A value is impossible for the architecture or not supported.
     #[error("{0}")]
     Invalid(String),
     /// The file changed or shrank while it was in use.
@@ -42,7 +42,7 @@ impl Error {
         Error { kind: ErrorKind::Invalid(what.into()), file: file.to_owned(), at: at.to_owned() }
     }
 
-    /// The error of a key whose value is not supported.
+    /// Returns the error for a key whose value is not supported.
     pub(crate) fn refused(file: &str, refused: RefusedKey) -> Error {
         Error::invalid(file, &refused.key, refused.what)
     }
@@ -65,14 +65,14 @@ impl Error {
         Error { kind: ErrorKind::Resources(source), file: file.to_owned(), at: String::new() }
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 }
 
-/// Refuses a file of settings in which a key is not known or asks for something that is not supported.
+/// Checks that a configuration file has only known keys with supported values.
 pub(crate) fn checked(json: &Json, known: KnownKeys) -> Result<(), Error> {
     known.check_all(json).map_err(|refused| Error::refused(json.file(), refused))
 }
@@ -85,7 +85,7 @@ impl From<leyden_tensor::Error> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An error of the file names file and field itself.
+        // The message of a file error already names the file and the field.
         if !matches!(self.kind, ErrorKind::File(_)) {
             write!(f, "{}: ", self.file)?;
             if !self.at.is_empty() {

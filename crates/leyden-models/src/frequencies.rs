@@ -12,8 +12,8 @@ pub(crate) struct Frequencies {
 }
 
 impl Frequencies {
-    /// Frequencies for `rope`, each further divided by its entry of `divisors` where there are any; those of LongRoPE are among
-    /// them.
+    /// Computes the frequencies for `rope`, each further divided by its entry in `divisors`, if given. LongRoPE's
+    /// factors are passed as `divisors`.
     pub(crate) fn new(rope: &RopeConfig, divisors: Option<&[f32]>) -> Frequencies {
         let base = f64::from(rope.base);
         let dims = rope.dims as f64;
@@ -31,7 +31,7 @@ impl Frequencies {
             RopeScaling::Linear { factor } => plain.map(|f| f / f64::from(factor)).collect(),
             RopeScaling::Llama3 { factor, low, high, original_context } => {
                 let [factor, low, high] = [factor, low, high].map(f64::from);
-                // Turns over the original context: below `low` the pair is divided, above `high` it is kept.
+                // Rotations over the original context: below `low` the frequency is divided, above `high` it is kept.
                 let kept =
                     |f: f64| ((original_context as f64 * f / TAU - low) / (high - low)).clamp(0.0, 1.0);
                 plain.map(|f| f / factor * (1.0 - kept(f)) + f * kept(f)).collect()
@@ -39,7 +39,7 @@ impl Frequencies {
             RopeScaling::Yarn { factor, original_context, ramp, attention } => {
                 let factor = f64::from(factor);
                 scale = attention;
-                // The pair that makes `turns` turns over the original context.
+                // Index of the pair that makes `turns` rotations over the original context.
                 let pair = |turns: f32| {
                     dims * ln(original_context as f64 / (f64::from(turns) * TAU)) / (2.0 * ln(base))
                 };
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(y.scale, 1.25);
     }
 
-    /// Numbers of transformers 5.23 for the published configurations, in F32.
+    /// Values of transformers 5.23 for the published configurations, in F32.
     #[test]
     fn scaled_frequencies_are_those_of_transformers() {
         let check = |rope: RopeConfig, wanted: &[(usize, f64)]| {

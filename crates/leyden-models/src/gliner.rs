@@ -1,6 +1,6 @@
-//! GLiNER (Zaratiana et al., 2023): entities whose labels are given when a text is read. A folder has `gliner_config.json` and an
-//! encoder whose tensors stand under a name of their own; behind it come an LSTM over words, representations of spans, and a
-//! product with those of labels.
+//! GLiNER (Zaratiana et al., 2023): named-entity recognition with labels given at inference. A folder has
+//! `gliner_config.json` and an encoder whose tensors have their own prefix. An LSTM over words, span representations,
+//! and a product with the label representations follow the encoder.
 
 use crate::config::{ModelConfig, SpanConfig};
 use crate::error::Error;
@@ -9,10 +9,10 @@ use leyden_tensor::{
     Escaped, HfFile, HfFolder, Json, KnownKeys, Value, WeightSource, harmless_key, read_key,
 };
 
-/// What the names of the encoder's tensors begin with.
+/// Prefix of the names of the encoder's tensors.
 pub(crate) const ENCODER: &str = "token_rep_layer.bert_layer.model.";
 
-/// What the head's tensors are called here, and what theirs begin with.
+/// Prefixes of the head's tensors: the internal one, and the one in the files.
 const TENSORS: [(&str, &str); 6] = [
     ("spans.projection.", "token_rep_layer.projection."),
     ("spans.rnn.", "rnn.lstm."),
@@ -22,17 +22,17 @@ const TENSORS: [(&str, &str); 6] = [
     ("spans.label.", "prompt_rep_layer."),
 ];
 
-/// The most that files may ask for.
-const MOST_WIDTH: u32 = 64;
-const MOST_WORDS: u32 = 1 << 16;
-const MOST_RNN_LAYERS: u32 = 16;
-const MOST_HIDDEN: u32 = 1 << 14;
-/// Room for the tokens of a window with words and labels: so many for each word, and no more in all. An encoder that knows how far tokens
-/// are apart and not where they stand takes more tokens than its configuration says, and GLiNER gives it more.
+/// Maximum values in the files.
+const MAX_WIDTH: u32 = 64;
+const MAX_WORDS: u32 = 1 << 16;
+const MAX_RNN_LAYERS: u32 = 16;
+const MAX_HIDDEN: u32 = 1 << 14;
+/// Context in tokens for a window of words and labels: `TOKENS_PER_WORD` per word, at most `MAX_TOKENS` in all.
+/// Encoders with relative positions alone accept more tokens than their configuration says, and GLiNER uses that.
 const TOKENS_PER_WORD: usize = 4;
-const MOST_TOKENS: usize = 1 << 13;
+const MAX_TOKENS: usize = 1 << 13;
 
-/// The keys of `gliner_config.json` that are not refused by name; what is not among them is told.
+/// Keys of `gliner_config.json` that are not refused by name; other keys are reported as unknown.
 const KEYS: KnownKeys = KnownKeys(&[
     read_key("class_token_index"),
     read_key("embed_ent_token"),
@@ -48,10 +48,10 @@ const KEYS: KnownKeys = KnownKeys(&[
     read_key("subtoken_pooling"),
     read_key("vocab_size"),
     read_key("words_splitter_type"),
-    // The tensors say it, or a key that is refused.
+    // Implied by the tensors, or by a key that is refused.
     harmless_key("has_rnn"),
     harmless_key("num_post_fusion_layers"),
-    // Of training, and remarks.
+    // Settings of training, and remarks.
     harmless_key("_attn_implementation"),
     harmless_key("dropout"),
     harmless_key("dtype"),
@@ -88,38 +88,38 @@ const KEYS: KnownKeys = KnownKeys(&[
     harmless_key("weight_decay_others"),
 ]);
 
-/// How the tokens of a word become one state.
+/// Pooling of a word's token states, by name.
 const POOLINGS: [(&str, Pooling); 4] =
     [("first", Pooling::Cls), ("last", Pooling::Last), ("mean", Pooling::Mean), ("max", Pooling::Max)];
 
-/// What `gliner_config.json` says.
+/// Configuration in `gliner_config.json`.
 #[derive(Debug)]
 pub(crate) struct Gliner {
     file: String,
     config: SpanConfig,
-    /// Tokens of the encoder, if the file says how many.
+    /// Vocabulary size of the encoder, if the file gives it.
     vocabulary: Option<u32>,
-    /// Keys that nothing is known of.
+    /// Unknown keys.
     pub(crate) unread: Vec<String>,
 }
 
-/// The name in the files of a tensor of the head.
+/// Returns the name in the files of a head's tensor; `None` if the tensor is not the head's.
 pub(crate) fn tensor_name(name: &str) -> Option<String> {
     let row = TENSORS.iter().find_map(|(ours, theirs)| Some((theirs, name.strip_prefix(ours)?)));
     row.map(|(theirs, rest)| format!("{theirs}{rest}"))
 }
 
-/// The name here of one of the head's tensors in the files, if it is one.
+/// Returns the internal name of a head's tensor in the files; `None` if the tensor is not the head's.
 pub(crate) fn name_of_tensor(name: &str) -> Option<String> {
     let row = TENSORS.iter().find_map(|(ours, theirs)| Some((ours, name.strip_prefix(theirs)?)));
     row.map(|(ours, rest)| format!("{ours}{rest}"))
 }
 
 impl Gliner {
-    /// What a folder's file says, if there is one.
+    /// Reads a folder's `gliner_config.json`, if it has one.
     ///
     /// # Errors
-    /// It asks for something that is not computed, or a value is impossible; the error names the key.
+    /// The file requests something that is not supported, or a value is impossible; the error names the key.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<Option<Gliner>, Error> {
         let Some(json) = folder.json(HfFile::Gliner)? else { return Ok(None) };
         if folder.onnx().is_some() {
@@ -140,13 +140,13 @@ impl Gliner {
                 }
             }
         };
-        // Minus one stands for a number that is not known.
+        // -1 means unknown.
         let number = |key: &str| match json.get(key).and_then(|value| value.as_i64()) {
             Some(-1) => Ok(None),
             _ => json.opt_u32(key),
         };
-        let hidden = size("hidden_size", 512, 1, MOST_HIDDEN)?;
-        let rnn_layers = size("num_rnn_layers", 1, 0, MOST_RNN_LAYERS)?;
+        let hidden = size("hidden_size", 512, 1, MAX_HIDDEN)?;
+        let rnn_layers = size("num_rnn_layers", 1, 0, MAX_RNN_LAYERS)?;
         if rnn_layers > 0 && !hidden.is_multiple_of(2) {
             let what = format!("{hidden} is odd, and an LSTM in two directions takes half of it for each");
             return Err(Error::invalid(json.file(), "hidden_size", what));
@@ -163,8 +163,8 @@ impl Gliner {
             file: json.file().to_owned(),
             config: SpanConfig {
                 hidden,
-                max_width: size("max_width", 12, 1, MOST_WIDTH)?,
-                max_words: size("max_len", 384, 1, MOST_WORDS)?,
+                max_width: size("max_width", 12, 1, MAX_WIDTH)?,
+                max_words: size("max_len", 384, 1, MAX_WORDS)?,
                 rnn_layers,
                 pooling,
                 mark: token("ent_token", "<<ENT>>")?,
@@ -177,7 +177,7 @@ impl Gliner {
         })
     }
 
-    /// Refuses a table of embeddings with another number of tokens than the file says.
+    /// Checks that the embedding matrix has as many rows as `vocab_size`.
     pub(crate) fn check_vocabulary(&self, rows: usize) -> Result<(), Error> {
         match self.vocabulary {
             Some(n) if n as usize != rows => {
@@ -188,7 +188,7 @@ impl Gliner {
         }
     }
 
-    /// The same as keys of a description.
+    /// Returns the configuration as metadata entries, whose keys lack the architecture's name.
     pub(crate) fn entries(&self) -> Vec<(&'static str, Value)> {
         let c = &self.config;
         let pooling = POOLINGS.iter().find(|(_, pooling)| *pooling == c.pooling).map_or("", |(name, _)| name);
@@ -215,7 +215,7 @@ fn unsupported(json: &Json, key: &str, name: &str, known: &[&str]) -> Error {
     Error::invalid(json.file(), key, what)
 }
 
-/// Refuses the model of another package that is taken for this one, by what stands in its `config.json`.
+/// Refuses a GLiNER2 model, recognised by its `config.json`.
 pub(crate) fn refuse_gliner2(json: &Json) -> Result<(), Error> {
     const KEY: &str = "model_type";
     if json.get(KEY).is_some_and(|name| name == "extractor") && json.get("counting_layer").is_some() {
@@ -226,7 +226,7 @@ pub(crate) fn refuse_gliner2(json: &Json) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses the members of the family that compute something else.
+/// Refuses variants of GLiNER that compute something else.
 fn refuse(json: &Json) -> Result<(), Error> {
     const OTHERS: [(&str, &str); 8] = [
         ("labels_encoder", "a second encoder for labels is not supported"),
@@ -255,7 +255,7 @@ fn refuse(json: &Json) -> Result<(), Error> {
     only("words_splitter_type", &["whitespace"])
 }
 
-/// Completes the configuration of an encoder with such a head.
+/// Adds the span head to the configuration of an encoder, if the source has one.
 pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> Result<(), Error> {
     let meta = source.metadata();
     let key = |name: &str| format!("{}.{name}", config.architecture);
@@ -281,7 +281,7 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
         return Err(Error::invalid(meta.file(), "encoder_config", what));
     }
     if config.learned_positions.is_none() && config.layers.iter().all(|layer| layer.rope.is_none()) {
-        let tokens = spans.max_words.saturating_mul(TOKENS_PER_WORD).min(MOST_TOKENS);
+        let tokens = spans.max_words.saturating_mul(TOKENS_PER_WORD).min(MAX_TOKENS);
         config.context = config.context.max(tokens);
     }
     config.spans = Some(spans);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_as_the_package_has_it() {
+    fn defaults_are_those_of_the_package() {
         let Gliner { config, vocabulary, .. } =
             read(r#"{"class_token_index": -1, "vocab_size": -1, "labels_encoder": null}"#).unwrap();
         assert_eq!((config.hidden, config.max_width, config.max_words, config.rnn_layers), (512, 12, 384, 1));
@@ -308,14 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_not_known_are_told() {
+    fn unknown_keys_are_reported() {
         let found =
             read(r#"{"name": "x", "lr_encoder": "1e-5", "warp": 3, "labels_encoder": null}"#).unwrap();
         assert_eq!(found.unread, ["warp"]);
     }
 
     #[test]
-    fn what_is_not_computed_is_refused_by_its_key() {
+    fn unsupported_options_are_refused_by_key() {
         for (text, wanted) in [
             (r#"{"span_mode": "token_level"}"#, "span_mode: `token_level` is not supported"),
             (r#"{"labels_encoder": "x"}"#, "labels_encoder: a second encoder"),

@@ -1,7 +1,7 @@
-//! [`HfModel`]: a model as Hugging Face's libraries store it, as a source of weights.
+//! [`HfModel`]: a Hugging Face folder as a source of weights.
 //!
-//! What loads and computes asks for tensors by GGUF's names; here they become the names in the files. The listing
-//! and the views keep the names in the files, so that every message names what the user can find there.
+//! Loader and layers request tensors by GGUF's names, which are mapped here to the names in the files. Listings and
+//! views keep the names in the files, so that every message names a tensor that the user can find there.
 
 use crate::arch::hf_model;
 use crate::config::{ModelConfig, NormKind};
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::gliner::{self, Gliner};
 use crate::hf_class::{HfClass, Stack};
 use crate::input_form::InputForm;
-use crate::modules::{MOST_TOKENS, Modules};
+use crate::modules::{MAX_TOKENS, Modules};
 use crate::onnx::OnnxTensors;
 use crate::prompts::Prompts;
 use crate::vector_form::VectorForm;
@@ -22,45 +22,46 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// The names in GGUF of the two matrices that may be one.
+/// GGUF names of the embedding matrix and the output matrix, which may be tied.
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 
-/// The norms' tensors in checkpoints from the time before PyTorch's names, and in others.
+/// Current and old suffixes of norm tensors. Checkpoints converted from TensorFlow, and some others, have the old
+/// ones.
 const OLD_NORMS: [(&str, &str); 2] =
     [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// A folder with `config.json` and safetensors of a supported architecture, or with an ONNX model that computes a supported
+/// Folder with `config.json` and weights of a supported architecture: safetensors, or an ONNX model of a supported
 /// encoder.
 #[derive(Debug)]
 pub struct HfModel {
     folder: HfFolder,
     class: &'static HfClass,
-    /// The matrices and norms that have biases.
+    /// GGUF names of the matrices and norms that have biases.
     biases: Vec<&'static str>,
-    /// The experts of each layer that has some.
+    /// Number of experts in a mixture layer; 0 without experts.
     experts: usize,
-    /// Whether the files have only the head, which is the embedding too.
+    /// True if the files have only the output matrix, which is also the embedding matrix.
     only_head: bool,
-    /// Whether the names lack the prefix of a model within one with a head, as where the model alone was saved: that of
-    /// published models for vectors. transformers adds it too.
+    /// True if the tensors' names lack the class's prefix because the bare model was saved without a head, as
+    /// published embedding models are. transformers adds the prefix, too.
     bare: bool,
-    /// Whether norms have their old names.
+    /// True if norm tensors have their old names.
     old_norms: bool,
     metadata: Metadata,
-    /// What stands behind the model.
+    /// Modules of sentence-transformers after the model.
     modules: Modules,
-    /// How matrices are quantised.
+    /// Quantisation of the matrices, if any.
     quantised: Option<HfQuantised>,
-    /// The weights of a graph, which then stand for those of the folder.
+    /// Weights of an ONNX model, which replace the folder's weights.
     graph: Option<OnnxTensors>,
-    /// What finds spans of labels behind the model, if it is GLiNER's.
+    /// Span head of a GLiNER model.
     gliner: Option<Gliner>,
-    /// Keys of files beside `config.json` that nothing is known of.
+    /// Unknown keys of files other than `config.json`.
     unread: Vec<String>,
 }
 
-/// What files beside `config.json` say of texts and vectors.
+/// Settings for texts and embeddings from files other than `config.json`.
 struct Settings {
     form: InputForm,
     vectors: VectorForm,
@@ -75,7 +76,7 @@ impl Settings {
         modules: &Modules,
         is_gliner: bool,
     ) -> Result<Settings, Error> {
-        // GLiNER counts words.
+        // GLiNER limits texts by words, not by tokens.
         let sentence = !is_gliner && (modules.listed || config.needs_whole_texts());
         let form = InputForm::of_folder(folder, sentence)?;
         let (vectors, unread) = VectorForm::of_folder(folder)?;
@@ -84,7 +85,7 @@ impl Settings {
         if config.classifier().is_some() {
             let refused = |file: &str, key: &str| {
                 let file = folder.path().join(file).display().to_string();
-                Err(Error::invalid(&file, key, "is not supported for a model that gives labels scores"))
+                Err(Error::invalid(&file, key, "is not supported for classification models"))
             };
             if form.message.is_some() {
                 return refused("sentence_bert_config.json", "modality_config.message");
@@ -100,20 +101,19 @@ impl Settings {
 }
 
 impl HfModel {
-    /// Opens a folder, and checks its configuration.
+    /// Opens a folder and checks its configuration.
     ///
     /// # Errors
-    /// A file is missing or not valid, the architecture or something that the configuration asks for is not
-    /// supported, or embedding and head do not fit the configuration. The error names the file and the key or
-    /// tensor.
+    /// A file is missing or not valid, the architecture or an option of the configuration is not supported, or the
+    /// embedding or output matrix does not match the configuration. The error names the file and the key or tensor.
     pub fn open(path: &Path) -> Result<HfModel, Error> {
         HfModel::new(HfFolder::open(path)?)
     }
 
-    /// A model from a folder that is open.
+    /// Creates a model from an open folder.
     ///
     /// # Errors
-    /// As [`open`](Self::open), except that the files are there and valid.
+    /// As [`open`](Self::open), except for missing or invalid files.
     pub fn new(folder: HfFolder) -> Result<HfModel, Error> {
         let json = folder.config();
         gliner::refuse_gliner2(json)?;
@@ -171,24 +171,24 @@ impl HfModel {
         Ok(model)
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &HfFolder {
         &self.folder
     }
 
-    /// True if names of tensors lack the prefix of their class.
+    /// Returns true if names of tensors lack the prefix of their class.
     pub(crate) fn has_bare_names(&self) -> bool {
         self.bare
     }
 
-    /// True if files of sentence-transformers say how texts become vectors.
+    /// Returns true if the folder has settings of sentence-transformers for pooling.
     pub(crate) fn is_for_vectors(&self) -> bool {
         self.modules.listed || self.modules.pooling.is_some()
     }
 
-    /// Finds out which of embedding and head the files have. Where both are there, both are used, as
-    /// transformers does whatever the configuration says.
+    /// Sets `only_head`, depending on which of the embedding and output matrices the files have. If both are present,
+    /// both are used whatever the configuration says, as in transformers.
     fn tie(&mut self) -> Result<(), Error> {
         let key = "tie_word_embeddings";
         let json = self.folder.config();
@@ -204,7 +204,7 @@ impl HfModel {
         Ok(())
     }
 
-    /// The folder's weights, as they lie in the files.
+    /// Returns the folder's weights under their names in the files.
     #[must_use]
     pub fn weights(&self) -> &dyn WeightSource {
         self.folder.weights()
@@ -214,7 +214,8 @@ impl HfModel {
         self.folder.safetensors().map(AsRef::as_ref)
     }
 
-    /// The weights, and how a matrix of this name in the files is quantised, if it is.
+    /// Returns the weights and the quantisation of the matrix with this name in the files; `None` if it is not
+    /// quantised.
     fn quantised(&self, name: &str) -> Option<(&Safetensors, HfQuantised)> {
         let found = self.files().zip(self.quantised);
         found.filter(|(files, quantised)| quantised.holds(files, name))
@@ -224,7 +225,7 @@ impl HfModel {
         self.quantised(name).is_some()
     }
 
-    /// What the names of the model's own tensors begin with.
+    /// Returns the prefix of the names of the model's own tensors.
     fn prefix(&self) -> &'static str {
         match &self.gliner {
             Some(_) => gliner::ENCODER,
@@ -233,7 +234,8 @@ impl HfModel {
         }
     }
 
-    /// The stack of a layer with this name in GGUF, and the beginning of the names of the layer's tensors.
+    /// Returns the expert stack with this GGUF name as the prefix of its layer's tensor names, the GGUF name without
+    /// the layer, and the source of its matrices.
     fn stack(&self, name: &str) -> Option<(String, &'static str, &'static Stack)> {
         let (i, part) = name.strip_prefix("blk.")?.split_once('.')?;
         let (part, stack) = self.class.stacks.iter().find(|row| row.0 == part)?;
@@ -241,21 +243,25 @@ impl HfModel {
         Some((format!("{prefix}{}.{i}.", self.class.layers), part, stack))
     }
 
-    /// The names of the matrices of a stack's experts.
-    fn each(&self, layer: &str, name: &str) -> Vec<String> {
+    /// Returns the names of the matrices of all experts in a stack.
+    fn expert_names(&self, layer: &str, name: &str) -> Vec<String> {
         (0..self.experts).map(|e| format!("{layer}{}", name.replace("{}", &e.to_string()))).collect()
     }
 
-    /// The type of a stack with this name in GGUF, and the tensors in the files that it is made of. Types that are computed with
-    /// alone, not quantised ones but MXFP4.
+    /// Returns the data type of the expert stack with this GGUF name, and the names of the tensors in the files that it
+    /// consists of. Quantised matrices are refused, except MXFP4.
     pub(crate) fn stack_parts(&self, name: &str) -> Result<(DType, Vec<String>), Error> {
         let Some((layer, part, stack)) = self.stack(name) else {
-            return Err(Error::invalid(&self.path().display().to_string(), name, "is no stack of matrices"));
+            return Err(Error::invalid(
+                &self.path().display().to_string(),
+                name,
+                "is not a stack of matrices",
+            ));
         };
         let weights = self.weights();
         match stack {
             Stack::Each(each) => {
-                let names = self.each(&layer, each);
+                let names = self.expert_names(&layer, each);
                 if names.first().is_some_and(|name| self.is_quantised(name)) {
                     let what = "is quantised; folders of F32, F16 and BF16 are converted";
                     return Err(Error::invalid(&self.path().display().to_string(), part, what));
@@ -274,7 +280,8 @@ impl HfModel {
         }
     }
 
-    /// The name in the files of a tensor with this name in GGUF; none if the architecture has no such tensor.
+    /// Returns the name in the files of the tensor with this GGUF name; `None` if the architecture has no such
+    /// tensor.
     fn name(&self, gguf: &str) -> Option<String> {
         if let Some(name) = self.gliner.as_ref().and_then(|_| gliner::tensor_name(gguf)) {
             return Some(name);
@@ -285,7 +292,7 @@ impl HfModel {
             None => (None, gguf),
         };
         let prefix = self.prefix();
-        // A row may have the whole name, where the last part is another one.
+        // A row may have the whole name, including the part after the last dot.
         if let (Some(i), Some((_, name))) = (layer, self.class.tensors.iter().find(|row| row.0 == part)) {
             return Some(format!("{prefix}{}.{i}.{name}", self.class.layers));
         }
@@ -306,7 +313,7 @@ impl HfModel {
                 let first = names.next()?;
                 let raw = |name: &String| self.files().is_some_and(|files| files.raw(name).is_some());
                 let has = |name: &String| self.is_quantised(name) || raw(name);
-                // Only where a class has several names for it.
+                // Check for presence only if the class has several names for the tensor.
                 match names.next() {
                     Some(second) if !has(&first) => {
                         std::iter::once(second).chain(names).find(has).unwrap_or(first)
@@ -321,7 +328,7 @@ impl HfModel {
 }
 
 impl WeightSource for HfModel {
-    /// The sizes under GGUF's keys, for those who ask about a model in these words. The description itself is
+    /// Returns the main sizes under GGUF's keys. The full configuration is
     /// [`config_json`](WeightSource::config_json).
     fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -339,7 +346,8 @@ impl WeightSource for HfModel {
         self.folder.path()
     }
 
-    /// Those of the weights, and behind them those of modules, whose tensors are not listed.
+    /// Returns the paths of the weights, then those of the modules' weights, which
+    /// [`tensor_info`](WeightSource::tensor_info) does not list.
     fn paths(&self) -> Vec<&Path> {
         self.weights().paths().into_iter().chain(self.modules.weights().flat_map(|w| w.paths())).collect()
     }
@@ -359,7 +367,7 @@ impl WeightSource for HfModel {
         }
     }
 
-    /// All but those that no result depends on.
+    /// Returns all tensors except those that do not affect results.
     fn tensor_names(&self) -> Vec<&str> {
         if let Some(graph) = &self.graph {
             return graph.infos().iter().map(|info| info.name.as_str()).collect();
@@ -368,7 +376,7 @@ impl WeightSource for HfModel {
         let unused = self.class.unused;
         let needed = |name: &&str| {
             let rest = name.strip_prefix(prefix).unwrap_or(name);
-            // In a layer, behind its number.
+            // The name within a layer, after the layer's number.
             let layer = rest.strip_prefix(self.class.layers).and_then(|rest| rest.strip_prefix('.'));
             let part = layer.and_then(|rest| rest.split_once('.')).map_or(rest, |(_, part)| part);
             let needless = self.files().zip(self.quantised.as_ref());
@@ -394,7 +402,7 @@ impl WeightSource for HfModel {
         let called = format!("{layer}{part}");
         let (stacked, rows) = match stack {
             Stack::Each(name) => {
-                let names = self.each(&layer, name);
+                let names = self.expert_names(&layer, name);
                 if let Some(found) = quantised(&called, names.clone())? {
                     return Ok(Some(found));
                 }
@@ -417,7 +425,7 @@ impl WeightSource for HfModel {
         self.stack(name).is_some() || self.name(name).is_some_and(|name| self.is_quantised(&name))
     }
 
-    /// A bias that the configuration promises is an error if it is not there.
+    /// Returns a tensor by its GGUF name. A missing bias is an error if the configuration requires it.
     fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, leyden_tensor::Error> {
         if let Some(found) = self.modules.tensor(name)? {
             return Ok(Some(found));
@@ -466,7 +474,7 @@ impl WeightSource for HfModel {
     }
 }
 
-/// The configuration under GGUF's keys.
+/// Returns the configuration as metadata under GGUF's keys.
 fn describe(
     label: &str,
     config: &ModelConfig,
@@ -475,8 +483,7 @@ fn describe(
     gliner: Option<&Gliner>,
 ) -> Result<Metadata, Error> {
     let Settings { form, vectors, prompts, .. } = settings;
-    let most_tokens =
-        form.max_tokens.map(|n| (MOST_TOKENS, Value::U32(u32::try_from(n).unwrap_or(u32::MAX))));
+    let most_tokens = form.max_tokens.map(|n| (MAX_TOKENS, Value::U32(u32::try_from(n).unwrap_or(u32::MAX))));
     let layer = &config.layers[0];
     let sizes = [
         ("block_count", config.layers.len()),

@@ -1,4 +1,4 @@
-//! Classes of Hugging Face's libraries: what their `config.json` and their tensors are like.
+//! Model classes of Hugging Face's libraries: their `config.json` and tensor names.
 
 use crate::config::{HfConfig, KeyNames};
 use crate::error::Error;
@@ -6,50 +6,51 @@ use crate::stored::Stored;
 use leyden_kernels::ops::Activation;
 use leyden_tensor::{Escaped, HfQuantised, Json, StackRows};
 
-/// A class of Hugging Face's libraries that computes the same.
+/// Model class of Hugging Face's libraries that an architecture supports.
 #[derive(Debug)]
 pub(crate) struct HfClass {
-    /// The value of `model_type`.
+    /// Value of `model_type`.
     pub(crate) model_type: &'static str,
-    /// Whether it is this one, where models of the same type are told apart by something else.
+    /// Returns whether a `config.json` is of this class; distinguishes classes with the same `model_type`.
     pub(crate) when: fn(&Json) -> bool,
-    /// The classes that are computed, as in `architectures`: of a decoder the one with a language model's head.
+    /// Supported values of `architectures`; for a decoder, the class with a language-model head.
     pub(crate) classes: &'static [&'static str],
-    /// Keys of `config.json` that have another name than most classes give them: the usual one, and theirs.
+    /// Renamed keys of `config.json`: the usual name, and the class's name.
     pub(crate) keys: &'static [(&'static str, &'static str)],
-    /// Further names of keys, which the class takes for the same: the usual name, and the other. Releases of transformers write
-    /// one or the other.
+    /// Aliases of keys, as written by other releases of transformers: the usual name, and the alias.
     pub(crate) aliases: &'static [(&'static str, &'static str)],
-    /// Numbers that the class takes where a key is missing, if there is one for that: the usual name of the key.
+    /// Default values of missing keys, by the usual name of the key.
     pub(crate) defaults: &'static [(&'static str, u32)],
-    /// Whether the head is the embedding where nothing is said.
+    /// Default of `tie_word_embeddings`.
     pub(crate) tied: bool,
-    /// The functions that the feed-forward layer may have, by name; the first where nothing is said.
+    /// Supported activations of the feed-forward layer by name; the first is the default.
     pub(crate) activations: &'static [(&'static str, Activation)],
-    /// Refuses options that change the result, and gives the matrices and norms that have biases.
+    /// Function that refuses options which change the result, and returns the GGUF names of the matrices and norms
+    /// that have biases.
     pub(crate) biases: fn(&HfConfig<'_>) -> Result<Vec<&'static str>, Error>,
-    /// What the names of all tensors but the head's begin with, unless the model was saved without a head.
+    /// Prefix of the names of all tensors but the head's, unless the model was saved without a head.
     pub(crate) prefix: &'static str,
-    /// What those of a layer go on with, before its number.
+    /// Part of a layer's tensor names between the prefix and the layer's number.
     pub(crate) layers: &'static str,
-    /// Names of its tensors behind the prefix, those of a layer without its number: GGUF's name, theirs. Of rows
-    /// with the same name the first counts that a checkpoint has.
+    /// Tensor names: GGUF's name and the class's name after the prefix, for tensors of a layer without its number. Of
+    /// several rows for one GGUF name, the first that the checkpoint has is used.
     pub(crate) tensors: &'static [(&'static str, &'static str)],
-    /// Parts that llama.cpp's files call otherwise than the table does: the table's name, theirs.
+    /// GGUF names by which llama.cpp's files differ from `tensors`: the name in `tensors`, and llama.cpp's name.
     pub(crate) in_gguf: &'static [(&'static str, &'static str)],
-    /// Of names that the table has several of for one part, the class's own: GGUF's name, theirs.
+    /// Names that are written where `tensors` has several for one GGUF name: GGUF's name, and the class's name.
     pub(crate) written: &'static [(&'static str, &'static str)],
-    /// Names of the tensors that the prefix is not before: those of a head. They come first where both have one.
+    /// Tensor names of the head, which have no prefix: GGUF's name, and the class's name. They take precedence over
+    /// `tensors`.
     pub(crate) head: &'static [(&'static str, &'static str)],
-    /// How its matrices lie.
+    /// Layout of the matrices.
     pub(crate) stored: Stored,
-    /// Whether GGUF files have the rows of queries and keys in another order, in which values that turn together are neighbours.
+    /// True if GGUF files have the rows of Q and K permuted such that the two values of a RoPE pair are adjacent.
     pub(crate) interleaved: bool,
-    /// Tensors that stand for those of all experts of a layer: GGUF's name, and where they lie.
+    /// Expert stacks of a layer: GGUF's name, and the source of its matrices.
     pub(crate) stacks: &'static [(&'static str, Stack)],
-    /// Methods of quantisation that the weights may have, by their names in `quantization_config`.
+    /// Additional supported values of `quantization_config.quant_method`.
     pub(crate) quantised: &'static [&'static str],
-    /// What the names of tensors begin with, behind the prefix, that may be there and are not needed.
+    /// Prefixes of tensor names, after `prefix` or within a layer, whose tensors may be present but are not used.
     pub(crate) unused: &'static [&'static str],
 }
 
@@ -97,14 +98,15 @@ impl HfClass {
         Ok(())
     }
 
-    /// Whether these classes of a configuration are such a body and nothing else that is computed.
+    /// Returns whether the classes that a configuration names are headless bodies of this class, and none is a
+    /// supported class.
     pub(crate) fn is_body(&self, named: &[&str]) -> bool {
         !self.classes.iter().any(|class| named.contains(class))
             && named.iter().any(|name| self.has_body(name))
     }
 
-    /// Whether a class of Hugging Face's libraries is the body of one that is computed with a language model's head: of
-    /// `Qwen3ForCausalLM` the class `Qwen3Model`, of `Gemma3ForCausalLM` the class `Gemma3TextModel`.
+    /// Returns whether a class is the headless body of a supported class: `Qwen3Model` of `Qwen3ForCausalLM`,
+    /// `Gemma3TextModel` of `Gemma3ForCausalLM`.
     pub(crate) fn has_body(&self, name: &str) -> bool {
         let stems = self.classes.iter().filter_map(|class| {
             class.strip_suffix("ForCausalLM").or_else(|| class.strip_suffix("LMHeadModel"))
@@ -114,18 +116,18 @@ impl HfClass {
     }
 }
 
-/// Where the matrices of all experts of a layer lie: names behind that of the layer.
+/// Source of the matrices of all experts of a layer. Names follow that of the layer.
 #[derive(Debug)]
 pub(crate) enum Stack {
-    /// In a tensor for each expert, whose number stands for `{}`.
+    /// One tensor per expert, with the expert's number in place of `{}`.
     Each(&'static str),
-    /// In one tensor, as [`Stacked`](leyden_tensor::Stacked) has it, of which some rows are meant.
+    /// The given rows of one tensor for all experts, as in [`Stacked`](leyden_tensor::Stacked).
     Rows(&'static str, StackRows),
-    /// The same with rows and columns exchanged, or as MXFP4.
+    /// The given rows of one transposed tensor for all experts, or of one in MXFP4.
     Columns(&'static str, StackRows),
 }
 
-/// What nearly all decoders have in common.
+/// Defaults common to nearly all decoders.
 pub(crate) const DECODER: HfClass = HfClass {
     model_type: "",
     when: |_| true,
@@ -149,7 +151,7 @@ pub(crate) const DECODER: HfClass = HfClass {
     unused: &[],
 };
 
-/// The names that nearly all decoders of Hugging Face's libraries give their tensors: GGUF's name, theirs.
+/// Tensor names of nearly all decoders in Hugging Face's libraries: GGUF's name, and the library's.
 pub(crate) const DECODER_TENSORS: &[(&str, &str)] = &[
     ("token_embd", "embed_tokens"),
     ("output_norm", "norm"),
@@ -164,7 +166,7 @@ pub(crate) const DECODER_TENSORS: &[(&str, &str)] = &[
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
-    // Of some mixtures, and of latent attention.
+    // Mixtures of experts, and multi-head latent attention (MLA).
     ("attn_sinks.weight", "self_attn.sinks"),
     ("ffn_gate_inp", "mlp.gate"),
     ("ffn_gate_inp", "mlp.router"),
@@ -183,7 +185,7 @@ pub(crate) const DECODER_TENSORS: &[(&str, &str)] = &[
     ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
     ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
     ("attn_kv_b", "self_attn.kv_b_proj"),
-    // Of gated delta nets.
+    // Gated DeltaNet.
     ("attn_qkv", "linear_attn.in_proj_qkv"),
     ("attn_gate", "linear_attn.in_proj_z"),
     ("ssm_in", "linear_attn.in_proj_qkvz"),
@@ -197,25 +199,25 @@ pub(crate) const DECODER_TENSORS: &[(&str, &str)] = &[
     ("ssm_out", "linear_attn.out_proj"),
 ];
 
-/// The names that most of them give the experts of a mixture.
+/// Tensor names of experts in most mixtures.
 pub(crate) const EXPERTS: &[(&str, Stack)] = &[
     ("ffn_gate_exps.weight", Stack::Each("mlp.experts.{}.gate_proj.weight")),
     ("ffn_up_exps.weight", Stack::Each("mlp.experts.{}.up_proj.weight")),
     ("ffn_down_exps.weight", Stack::Each("mlp.experts.{}.down_proj.weight")),
 ];
 
-/// Those of Mixtral.
+/// Tensor names of experts in Mixtral.
 pub(crate) const MIXTRAL_EXPERTS: &[(&str, Stack)] = &[
     ("ffn_gate_exps.weight", Stack::Each("block_sparse_moe.experts.{}.w1.weight")),
     ("ffn_up_exps.weight", Stack::Each("block_sparse_moe.experts.{}.w3.weight")),
     ("ffn_down_exps.weight", Stack::Each("block_sparse_moe.experts.{}.w2.weight")),
 ];
 
-/// The matrices of attention and those of the feed-forward layer, for flags that give all of them biases.
+/// Matrices of attention and of the feed-forward layer, for flags that add biases to all of them.
 pub(crate) const ATTENTION: [&str; 4] = ["attn_q", "attn_k", "attn_v", "attn_output"];
 pub(crate) const FFN: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
 
-/// Those of attention, where the usual flag is set.
+/// Returns the attention matrices if `attention_bias` is set.
 pub(crate) fn attention_biases(config: &HfConfig<'_>) -> Result<Vec<&'static str>, Error> {
     Ok(if config.flag("attention_bias")? { ATTENTION.to_vec() } else { Vec::new() })
 }

@@ -1,7 +1,7 @@
-//! [`InputForm`]: how texts become tokens for sentence-transformers, by `sentence_bert_config.json` and, for the number of
-//! tokens, `tokenizer_config.json`.
+//! [`InputForm`]: input settings of sentence-transformers from `sentence_bert_config.json`, and the maximum number of
+//! tokens from `tokenizer_config.json`.
 //!
-//! The lower case that the file may ask for is a step of the tokenizer's normalizer, which `leyden-text` adds.
+//! Lowercasing, if the file requests it, is a step of the tokenizer's normalizer, which `leyden-text` adds.
 
 use crate::error::{Error, checked};
 use leyden_tensor::{
@@ -10,10 +10,10 @@ use leyden_tensor::{
 };
 use serde_json::{Map, Value as JsonValue};
 
-/// The file's keys, from version 2 of sentence-transformers to version 6.
+/// Keys of the file, from version 2 of sentence-transformers to version 6.
 const KEYS: KnownKeys = KnownKeys(&[
     read_key("max_seq_length"),
-    // Read where the tokenizer is.
+    // Read with the tokenizer.
     read_key("do_lower_case"),
     choice_key(
         "transformer_task",
@@ -65,7 +65,7 @@ const TOKENIZER: KnownKeys = KnownKeys(&[
     harmless_key("cache_dir"),
     harmless_key("local_files_only"),
     read_key("model_max_length"),
-    // Texts are computed without padding.
+    // Batches are not padded.
     harmless_key("padding_side"),
     harmless_key("revision"),
     harmless_key("token"),
@@ -84,13 +84,13 @@ const CONFIG: KnownKeys = KnownKeys(&[
     harmless_key("use_cache"),
 ]);
 
-/// What `modality_config` may say of texts and of messages.
+/// Keys of an entry in `modality_config`.
 const MODALITY: KnownKeys = KnownKeys(&[
     choice_key("method", &["forward"], "another method of the model"),
     choice_key("method_output_name", &["last_hidden_state", "logits"], "another result of the model"),
     choice_key("format", &["auto", "flat", "structured"], "another form of messages"),
 ]);
-/// The modalities that texts never are.
+/// Modalities other than text.
 const OTHER_MODALITIES: [&str; 3] = ["image", "audio", "video"];
 
 const PROCESSING: KnownKeys = KnownKeys(&[
@@ -110,11 +110,11 @@ const TEXT: KnownKeys = KnownKeys(&[
     harmless_key("padding_side"),
     harmless_key("return_attention_mask"),
     harmless_key("return_tensors"),
-    // A text that is too long is an error unless its user says otherwise.
+    // A text that is too long is an error unless the request asks for truncation.
     harmless_key("truncation"),
 ]);
 
-/// What is said of the chat template beside variables of the template.
+/// Keys of `processing_kwargs.chat_template`; other keys are variables of the template.
 const TEMPLATE: KnownKeys = KnownKeys(&[
     read_key("add_generation_prompt"),
     read_key("max_length"),
@@ -130,41 +130,41 @@ const TEMPLATE: KnownKeys = KnownKeys(&[
     harmless_key("truncation"),
 ]);
 
-/// The message of a user that each text becomes, in the words of the model's chat template. A prompt becomes the system's
-/// message before it.
+/// User message that each text is wrapped in by the model's chat template. A prompt becomes the system message before
+/// it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MessageForm {
-    /// Whether content is a list with one part of type `text`; `None` where the template's source tells.
+    /// True if the content is a list with one part of type `text`; `None` to decide by the template's source.
     pub in_parts: Option<bool>,
-    /// Whether the beginning of an answer stands at the end.
+    /// True if the prompt for the assistant's answer is appended.
     pub add_generation_prompt: bool,
-    /// Whether the tokens behind the text stay where its end is left out.
+    /// True if the template's tokens after the text are kept when the text is truncated.
     pub keep_tail: bool,
-    /// Further variables of the template.
+    /// Additional variables of the template.
     pub variables: Map<String, JsonValue>,
 }
 
-/// How texts become tokens.
+/// Input settings of texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct InputForm {
-    /// The most tokens of a text, if the files say so.
+    /// Maximum number of tokens in a text, if the files limit it.
     pub(crate) max_tokens: Option<usize>,
-    /// The message that a text becomes, if it becomes one.
+    /// Message that a text is wrapped in, if any.
     pub(crate) message: Option<MessageForm>,
 }
 
-/// The keys behind the architecture's name in GGUF.
+/// GGUF keys, after the architecture's name.
 const IN_PARTS: &str = "message.in_parts";
 const GENERATION: &str = "message.add_generation_prompt";
 const KEEP_TAIL: &str = "message.keep_tail";
 const VARIABLES: &str = "message.variables";
 
 impl InputForm {
-    /// What a folder says. `sentence` says whether sentence-transformers made it: only then the tokenizer's length counts for
-    /// every model.
+    /// Reads the settings from a folder. `sentence` is true if the folder was made by sentence-transformers; only
+    /// then does the tokenizer's `model_max_length` apply to every model.
     ///
     /// # Errors
-    /// A file is damaged, or asks for something that is not computed; the error names the key.
+    /// A file is damaged, or requests something that is not supported; the error names the key.
     pub(crate) fn of_folder(folder: &HfFolder, sentence: bool) -> Result<InputForm, Error> {
         let mut form = InputForm::default();
         if let Some(json) = folder.sentence_settings()? {
@@ -194,7 +194,7 @@ impl InputForm {
         Ok(form)
     }
 
-    /// Takes over what is said of the calls of the tokenizer.
+    /// Reads the arguments of tokenizer and chat template in `processing_kwargs`.
     fn take_processing(&mut self, json: &Json) -> Result<(), Error> {
         const KEY: &str = "processing_kwargs";
         let Some(all) = json.nested(KEY)? else { return Ok(()) };
@@ -226,7 +226,8 @@ impl InputForm {
         }
     }
 
-    /// The same as keys of a description, but for the number of tokens, which every description has.
+    /// Returns the settings as metadata entries, whose keys lack the architecture's name. The maximum number of
+    /// tokens is not among them: it is added for every model.
     pub(crate) fn entries(&self) -> Vec<(&'static str, Value)> {
         let Some(message) = &self.message else { return Vec::new() };
         let mut entries = vec![
@@ -240,10 +241,10 @@ impl InputForm {
 }
 
 impl MessageForm {
-    /// What a description says, if texts become messages.
+    /// Reads the message form from metadata; `None` if texts are not wrapped in messages.
     ///
     /// # Errors
-    /// A key has a value of another type, or the variables are no JSON object.
+    /// A key has a value of another type, or the variables are not a JSON object.
     pub(crate) fn of_metadata(meta: &Metadata) -> Result<Option<MessageForm>, Error> {
         let Some(architecture) = meta.opt_str("general.architecture")? else { return Ok(None) };
         let key = |name: &str| format!("{architecture}.{name}");
@@ -265,29 +266,29 @@ fn model_type(folder: &HfFolder) -> &str {
     folder.config().opt_str("model_type").ok().flatten().unwrap_or_default()
 }
 
-/// A number of tokens. What no model takes stands for "no bound", as in `tokenizer_config.json`.
+/// Reads a number of tokens. Values beyond any model's context mean no limit, as in `tokenizer_config.json`.
 fn length(json: &Json, key: &str) -> Result<Option<usize>, Error> {
-    const MOST: f64 = (1 << 24) as f64;
+    const MAX: f64 = (1 << 24) as f64;
     let Some(value) = json.get(key) else { return Ok(None) };
     match value.as_f64() {
-        Some(n) if n > MOST => Ok(None),
+        Some(n) if n > MAX => Ok(None),
         Some(n) if n >= 1.0 && n.fract() == 0.0 => Ok(json.opt_usize(key)?),
-        Some(n) => Err(Error::invalid(json.file(), key, format!("{n} is no number of tokens"))),
+        Some(n) => Err(Error::invalid(json.file(), key, format!("{n} is not a number of tokens"))),
         None => Err(json.wrong_type(key, "integer").into()),
     }
 }
 
-/// What `tokenizer_config.json` says of the length of texts.
+/// Reads `model_max_length` from `tokenizer_config.json`.
 fn tokenizer_length(folder: &HfFolder) -> Result<Option<usize>, Error> {
     let Some(json) = folder.json(HfFile::TokenizerConfig)? else { return Ok(None) };
-    // transformers writes what it has no number for as a float beyond all integers.
+    // transformers writes an unknown length as a float beyond all integers.
     length(&json, "model_max_length")
 }
 
-/// The message that texts become, if `modality_config` asks for one.
+/// Reads the message that texts are wrapped in from `modality_config`; `None` if they are not.
 fn message(json: &Json, model_type: &str) -> Result<Option<MessageForm>, Error> {
     const KEY: &str = "modality_config";
-    /// Types of models for which sentence-transformers does not look at the template.
+    /// Values of `model_type` for which sentence-transformers uses flat content without inspecting the template.
     const FLAT: [&str; 4] = ["apertus", "deepseek_v3", "gpt_oss", "seed_oss"];
     let Some(all) = json.nested(KEY)? else { return Ok(None) };
     let mut found = None;
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_computed_is_refused_by_its_key() {
+    fn unsupported_options_are_refused_by_key() {
         for (text, wanted) in [
             (r#"{"transformer_task": "text-generation"}"#, "transformer_task: `text-generation` asks for"),
             (
@@ -364,7 +365,7 @@ mod tests {
             (r#"{"document_length": 32}"#, "document_length: 32 asks for"),
             (r#"{"query_expansion": {"length": 32}}"#, "query_expansion: this value asks for"),
             (r#"{"tokenizer_name_or_path": "x"}"#, "tokenizer_name_or_path: `x` asks for"),
-            (r#"{"max_seq_length": 0}"#, "max_seq_length: 0 is no number of tokens"),
+            (r#"{"max_seq_length": 0}"#, "max_seq_length: 0 is not a number of tokens"),
             (r#"{"max_seq_length": "long"}"#, "max_seq_length: want integer"),
             (r#"{"do_lower_case": "yes"}"#, "do_lower_case: want"),
             (r#"{"warp": 3}"#, "warp: is not a known key"),
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_says_the_same() {
+    fn metadata_round_trips() {
         let form = read(
             r#"{"modality_config": {"message": {"format": "structured"}},
             "processing_kwargs": {"chat_template": {"restore_suffix": false, "mood": "calm"}}}"#,

@@ -1,8 +1,8 @@
-//! What a model computes: one parameterised transformer described by data, one file per architecture.
+//! Forward pass of supported models: one parameterised transformer described by data, with one file per architecture.
 //!
-//! [`load`] reads the metadata, or the `config.json` of an [`HfModel`], through the architecture's entry in
-//! [`ARCHITECTURES`], checks every size against the tensors, packs the weights or takes them from a [`PackCache`], and
-//! gives a [`Network`]. [`Network::forward`] runs a [`Batch`] of tokens of any number of sequences through it.
+//! [`load`] reads the GGUF metadata, or the `config.json` of an [`HfModel`], through the architecture's entry in
+//! [`ARCHITECTURES`], checks every size against the tensors, packs the weights or takes them from a [`PackCache`],
+//! and returns a [`Network`]. [`Network::forward`] computes a [`Batch`] of tokens of any number of sequences.
 #![forbid(unsafe_code)]
 
 mod activation_sums;

@@ -1,5 +1,5 @@
-//! What sentence-transformers puts behind a model: `modules.json` and the folders that it names. What normalises vectors is
-//! always done where they go out.
+//! Modules of sentence-transformers after the model, from `modules.json` and the folders that it names. Normalisation
+//! of embeddings is always applied on output.
 
 use crate::config::{DenseActivation, ModelConfig, SparseConfig, VectorDense};
 use crate::error::{Error, checked};
@@ -12,39 +12,39 @@ use leyden_tensor::{
     empty_key, harmless_key, read_key,
 };
 
-/// A matrix behind the pooling of vectors, with its file.
+/// Dense layer after pooling, with its weights.
 #[derive(Debug)]
 pub(crate) struct DenseModule {
-    /// The name of its function; empty for none.
+    /// Name of the activation; empty for none.
     pub(crate) activation: String,
     weights: Safetensors,
-    /// The names of weights and biases, with the folder.
+    /// Names of weight and bias, prefixed with the module's folder.
     names: [String; 2],
 }
 
-/// The modules of a folder beside the transformer.
+/// Modules of a folder other than the transformer.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    /// Whether the folder has a list of modules.
+    /// True if the folder has a `modules.json`.
     pub(crate) listed: bool,
     pub(crate) pooling: Option<Pooling>,
-    /// Whether vectors get length 1.
+    /// True if embeddings are normalised to unit length.
     pub(crate) unit: bool,
     pub(crate) dense: Vec<DenseModule>,
     pub(crate) splade: Option<Splade>,
     pub(crate) token_heads: Vec<TokenHead>,
 }
 
-/// How a vector with a number for each token is made of a language model's logits.
+/// SPLADE pooling of a language model's logits into a sparse vector with one number per vocabulary entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Splade {
-    /// Whether numbers of tokens are summed; otherwise the greatest counts.
+    /// True to sum over the tokens; false to take the maximum.
     pub(crate) sum: bool,
-    /// Whether the logarithm is taken twice.
+    /// True to apply the logarithm twice.
     pub(crate) twice: bool,
 }
 
-/// What stands in files where a matrix has no function.
+/// Name of the identity activation in files.
 const IDENTITY: &str = "Identity";
 const ACTIVATIONS: [(&str, Option<DenseActivation>); 4] = [
     ("Tanh", Some(DenseActivation::Tanh)),
@@ -53,7 +53,7 @@ const ACTIVATIONS: [(&str, Option<DenseActivation>); 4] = [
     ("GELU", Some(DenseActivation::Gelu)),
 ];
 
-/// The function of a name, or what there is instead.
+/// Returns the activation with this name; `None` for the identity.
 fn activation_named(file: &str, key: &str, name: &str) -> Result<Option<DenseActivation>, Error> {
     let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
     found.map(|(_, activation)| *activation).ok_or_else(|| {
@@ -63,20 +63,20 @@ fn activation_named(file: &str, key: &str, name: &str) -> Result<Option<DenseAct
 }
 
 impl Modules {
-    /// What a folder says in the files of sentence-transformers, if it has any.
+    /// Reads the modules of a folder from the files of sentence-transformers, if it has any.
     ///
     /// # Errors
-    /// There is a module that is not computed; the error names it.
+    /// A module is not supported; the error names it.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<Modules, Error> {
         let mut modules = Modules { token_heads: token_heads::of_folder(folder)?, ..Modules::default() };
         let Some(list) = folder.read(HfFile::Modules)? else {
-            // Without a list sentence-transformers does not look there, but other programs do.
+            // Without a list, sentence-transformers ignores `1_Pooling`, but other programs read it.
             modules.pooling = Pooling::of_folder(folder)?;
             return Ok(modules);
         };
         modules.listed = true;
         let label = folder.path().join(HfFile::Modules.name()).display().to_string();
-        // Accessors and errors want an object.
+        // `Json` needs an object at the top.
         let bytes = [br#"{"modules":"#, &list[..], b"}"].concat();
         for (class, path) in listed(&Json::parse(&bytes, &label)?)? {
             match class.as_str() {
@@ -95,7 +95,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// A tensor of a head of tokens, or `dense_N.weight` or `dense_N.bias`, N from 2 on, as GGUF calls them.
+    /// Returns a tensor of a token head, or GGUF's `dense_N.weight` or `dense_N.bias` with N from 2 on.
     pub(crate) fn tensor(&self, name: &str) -> Result<Option<TensorView<'_>>, leyden_tensor::Error> {
         for head in &self.token_heads {
             if let Some(found) = head.tensor(name)? {
@@ -111,11 +111,11 @@ impl Modules {
         let Some(found) = module.weights.optional(["linear.weight", "linear.bias"][which])? else {
             return Ok(None);
         };
-        // Under its folder's name, so that those of several modules are told apart.
+        // Prefixed with the module's folder, to distinguish the tensors of several modules.
         TensorView::new(&module.names[which], found.dtype(), found.shape(), found.bytes()).map(Some)
     }
 
-    /// What is said of them in the words of GGUF.
+    /// Returns the modules as metadata entries, whose keys lack the architecture's name.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (String, Value)> {
         let dense = self.dense.iter().enumerate();
         let dense = dense.map(|(i, module)| (activation_key(i), Value::from(module.activation.as_str())));
@@ -126,22 +126,22 @@ impl Modules {
         dense.chain(splade)
     }
 
-    /// The files of weights.
+    /// Returns the weights of the modules.
     pub(crate) fn weights(&self) -> impl Iterator<Item = &Safetensors> {
         let heads = self.token_heads.iter().map(TokenHead::weights);
         self.dense.iter().map(|module| &module.weights).chain(heads)
     }
 }
 
-/// The most tokens of a text, where a folder's files say fewer than the configuration.
-pub(crate) const MOST_TOKENS: &str = "vector.most_tokens";
+/// GGUF key of the maximum number of tokens in a text, if a folder's files limit it below the configuration's.
+pub(crate) const MAX_TOKENS: &str = "vector.most_tokens";
 
-/// The key of a matrix's function.
+/// Returns the GGUF key of the activation of dense layer `i`.
 fn activation_key(i: usize) -> String {
     format!("dense_{}.activation", i + 2)
 }
 
-/// Completes a configuration with what stands behind the model.
+/// Adds the modules after the model to its configuration.
 pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> Result<(), Error> {
     let meta = source.metadata();
     let architecture = config.architecture;
@@ -168,7 +168,7 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
     config.vector_dense = dense;
     config.vectors = vector_form::read(config.architecture, meta)?;
     if source.config_json().is_some()
-        && let Some(tokens) = meta.opt_u32(&key(MOST_TOKENS))?
+        && let Some(tokens) = meta.opt_u32(&key(MAX_TOKENS))?
     {
         config.context = config.context.min((tokens as usize).max(1));
     }
@@ -176,7 +176,7 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
     gliner::complete(config, source)
 }
 
-/// The classes of modules that are computed, and whether one may stand before another of them: the place in a model.
+/// Supported classes of modules, with their position in the pipeline: positions never decrease.
 const KNOWN: [(&str, u8); 7] = [
     ("Transformer", 0),
     ("MLMTransformer", 0),
@@ -184,14 +184,14 @@ const KNOWN: [(&str, u8); 7] = [
     ("SpladePooling", 1),
     ("Dense", 2),
     ("Normalize", 3),
-    // Of training.
+    // Used in training only.
     ("Dropout", ANYWHERE),
 ];
 const ANYWHERE: u8 = u8::MAX;
-/// The place of which there may be several.
+/// Position at which several modules may follow each other.
 const SEVERAL: u8 = 2;
 
-/// The keys of an entry of `modules.json`.
+/// Keys of an entry in `modules.json`.
 const ENTRY: KnownKeys = KnownKeys(&[
     read_key("type"),
     read_key("path"),
@@ -199,7 +199,7 @@ const ENTRY: KnownKeys = KnownKeys(&[
     harmless_key("name"),
     empty_key("kwargs", "arguments of a call"),
 ]);
-/// The one vector of a text, as what modules take and give.
+/// Input and output of modules: the embedding of the text.
 const VECTOR: &[&str] = &["sentence_embedding"];
 const DENSE: KnownKeys = KnownKeys(&[
     read_key("in_features"),
@@ -217,14 +217,15 @@ const NORMALIZE: KnownKeys = KnownKeys(&[
 const SPLADE: KnownKeys = KnownKeys(&[
     read_key("pooling_strategy"),
     read_key("activation_function"),
-    // The rows of the model's table say it.
+    // Given by the rows of the embedding matrix.
     harmless_key("embedding_dimension"),
     harmless_key("word_embedding_dimension"),
-    // Tokens of a step of the computation.
+    // Number of tokens per step of the computation.
     harmless_key("chunk_size"),
 ]);
 
-/// Classes and folders of the modules. Classes are told by their last names, as the paths to them have changed.
+/// Returns the classes and folders of the modules. Classes are identified by the last part of their path, as the
+/// paths have changed between versions.
 fn listed(json: &Json) -> Result<Vec<(String, String)>, Error> {
     let modules = json.get("modules").and_then(|list| list.as_array());
     let Some(modules) = modules else { return Err(json.wrong_type("modules", "array").into()) };
@@ -248,7 +249,7 @@ fn listed(json: &Json) -> Result<Vec<(String, String)>, Error> {
             }
             if *place < before || *place == before && *place != SEVERAL && !all.is_empty() {
                 let last = all.last().map_or("", |row| row.0.as_str());
-                let what = format!("`{class}` behind `{last}` is not supported");
+                let what = format!("`{class}` after `{last}` is not supported");
                 return Err(Error::invalid(json.file(), &at("type"), what));
             }
             before = *place;
@@ -259,10 +260,10 @@ fn listed(json: &Json) -> Result<Vec<(String, String)>, Error> {
                 format!("`{}` is not supported: the transformer lies in the folder itself", Escaped(path));
             return Err(Error::invalid(json.file(), &at("path"), what));
         }
-        // A folder beside the list, and nothing else.
+        // A direct subfolder, and nothing else.
         let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if !path.chars().all(inside) || path.is_empty() != (*place == 0) {
-            return Err(Error::invalid(json.file(), &at("path"), "is no folder of this folder"));
+            return Err(Error::invalid(json.file(), &at("path"), "is not a subfolder"));
         }
         if *place != ANYWHERE {
             all.push((class.to_owned(), path.to_owned()));
@@ -273,14 +274,14 @@ fn listed(json: &Json) -> Result<Vec<(String, String)>, Error> {
 
 const CONFIG: &str = "config.json";
 
-/// The folders of the matrices that a list of modules names, in its order.
+/// Returns the folders of the dense modules in a list of modules, in its order.
 pub(crate) fn dense_paths(list: &[u8], label: &str) -> Result<Vec<String>, Error> {
     let bytes = [br#"{"modules":"#, list, b"}"].concat();
     let all = listed(&Json::parse(&bytes, label)?)?;
     Ok(all.into_iter().filter(|row| row.0 == "Dense").map(|row| row.1).collect())
 }
 
-/// The configuration of a module.
+/// Reads the configuration of a module.
 fn config(folder: &HfFolder, path: &str) -> Result<Json, Error> {
     let name = format!("{path}/{CONFIG}");
     let missing = || Error::invalid(&folder.path().join(&name).display().to_string(), "", "missing");
@@ -294,7 +295,7 @@ impl DenseModule {
         let key = "activation_function";
         let whole = json.opt_str(key)?.unwrap_or("torch.nn.Tanh");
         if !whole.starts_with("torch.") {
-            let what = format!("`{}` is no function of PyTorch", Escaped(whole));
+            let what = format!("`{}` is not a function of PyTorch", Escaped(whole));
             return Err(Error::invalid(json.file(), key, what));
         }
         let name = whole.rsplit('.').next().unwrap_or_default().to_owned();
@@ -397,18 +398,18 @@ mod tests {
                 "modules[1].type: `LogitScore` is not supported",
             ),
             (&[("models.Transformer", "0_Transformer")], "modules[0].path: `0_Transformer` is not supported"),
-            (&[FIRST, ("models.Dense", "../x")], "modules[1].path: is no folder of this folder"),
-            (&[FIRST, ("models.Pooling", "")], "modules[1].path: is no folder of this folder"),
+            (&[FIRST, ("models.Dense", "../x")], "modules[1].path: is not a subfolder"),
+            (&[FIRST, ("models.Pooling", "")], "modules[1].path: is not a subfolder"),
             (&[pooling], "modules[0].type: `Pooling` is not supported here"),
             (&[FIRST, FIRST], "modules[1].type: `Transformer` is not supported here"),
-            (&[FIRST, pooling, pooling], "modules[2].type: `Pooling` behind `Pooling` is not supported"),
+            (&[FIRST, pooling, pooling], "modules[2].type: `Pooling` after `Pooling` is not supported"),
             (
                 &[FIRST, pooling, normalize, ("models.Dense", "3_Dense")],
-                "modules[3].type: `Dense` behind `Normalize` is not supported",
+                "modules[3].type: `Dense` after `Normalize` is not supported",
             ),
             (
                 &[FIRST, ("models.Dense", "1_Dense"), pooling],
-                "modules[2].type: `Pooling` behind `Dense` is not",
+                "modules[2].type: `Pooling` after `Dense` is not",
             ),
         ] {
             let error = list(modules).unwrap_err();

@@ -1,31 +1,31 @@
-//! Which states make the vector of a text, as far as a model says.
+//! Pooling of hidden states into a text's embedding, as read from a model's files.
 
 use crate::error::{Error, checked};
 use leyden_tensor::{Escaped, HfFile, HfFolder, Json, KnownKeys, Metadata, harmless_key, read_key};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which states of a text's tokens make its vector.
+/// Pooling of the hidden states of a text's tokens into its embedding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pooling {
-    /// The mean of all. What a decoder that was not trained for vectors knows of a text is spread over its tokens; the
-    /// last one is about what comes next.
+    /// Mean of all states. The default: in a decoder not trained for embeddings, information about the text is spread
+    /// over its tokens, while the last state mostly predicts the next token.
     #[default]
     Mean,
-    /// That of the first token.
+    /// State of the first token.
     Cls,
-    /// That of the last token.
+    /// State of the last token.
     Last,
-    /// The greatest of all, number by number.
+    /// Elementwise maximum of all states.
     Max,
-    /// The mean of all, each weighted by its position, from 1.
+    /// Mean of all states, weighted by position, starting from 1.
     WeightedMean,
-    /// The sum of all, divided by the square root of how many they are.
+    /// Sum of all states, divided by the square root of their number.
     MeanSqrtLen,
 }
 
 impl Pooling {
-    /// The names in options and files.
+    /// Names in options and files.
     pub const NAMES: [(&'static str, Pooling); 6] = [
         ("mean", Pooling::Mean),
         ("cls", Pooling::Cls),
@@ -35,7 +35,7 @@ impl Pooling {
         ("mean_sqrt_len", Pooling::MeanSqrtLen),
     ];
 
-    /// Whether states before the last token matter, so that all of a text has to be computed.
+    /// Returns true if states before the last token are used, so that all states of a text have to be computed.
     #[must_use]
     pub fn needs_all(self) -> bool {
         self != Pooling::Last
@@ -59,11 +59,11 @@ impl FromStr for Pooling {
     }
 }
 
-/// The key in GGUF, behind the architecture's name; 0 is no pooling.
+/// GGUF key, after the architecture's name; 0 means no pooling.
 const KEY: &str = "pooling_type";
-/// That of models that give pairs of texts a score.
+/// Value of `pooling_type` for rerankers, which score pairs of texts.
 pub(crate) const RANK: u32 = 4;
-/// Those from 101 on are ours, for folders: GGUF has no number for these ways.
+/// Values of `pooling_type`. Those from 101 on are internal, for folders: GGUF has no value for these poolings.
 const NUMBERS: [(u32, Pooling); 6] = [
     (1, Pooling::Mean),
     (2, Pooling::Cls),
@@ -73,7 +73,8 @@ const NUMBERS: [(u32, Pooling); 6] = [
     (103, Pooling::MeanSqrtLen),
 ];
 
-/// The values of `pooling_mode` in sentence-transformers' `1_Pooling/config.json`, and the flags that older ones have for them.
+/// Values of `pooling_mode` in sentence-transformers' `1_Pooling/config.json`, and the flags for them in older
+/// versions.
 const MODES: [(&str, &str, Pooling); 6] = [
     ("mean", "pooling_mode_mean_tokens", Pooling::Mean),
     ("cls", "pooling_mode_cls_token", Pooling::Cls),
@@ -83,9 +84,9 @@ const MODES: [(&str, &str, Pooling); 6] = [
     ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
 ];
 
-/// The keys of that file.
+/// Keys of `1_Pooling/config.json`.
 const KEYS: KnownKeys = KnownKeys(&[
-    // The model's width says it.
+    // The dimension is the model's hidden size.
     harmless_key("embedding_dimension"),
     harmless_key("word_embedding_dimension"),
     read_key("include_prompt"),
@@ -99,10 +100,10 @@ const KEYS: KnownKeys = KnownKeys(&[
 ]);
 
 impl Pooling {
-    /// What a model's metadata says, if it says anything: the key `pooling_type` of its architecture.
+    /// Reads the pooling from the key `pooling_type` of a model's metadata; `None` if not given.
     ///
     /// # Errors
-    /// It says something that is none of the known ways.
+    /// The value is not supported.
     pub fn of_metadata(meta: &Metadata) -> Result<Option<Pooling>, Error> {
         let Some(architecture) = meta.opt_str("general.architecture")? else { return Ok(None) };
         let key = format!("{architecture}.{KEY}");
@@ -115,31 +116,35 @@ impl Pooling {
         }
     }
 
-    /// What a folder says in the files of sentence-transformers, if it has any.
+    /// Reads the pooling from a folder's sentence-transformers files, if it has any.
     ///
     /// # Errors
-    /// It asks for another way, or for a module that changes vectors in a way that is not supported.
+    /// As [`of_json`](Pooling::of_json), or the file is damaged.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<Option<Pooling>, Error> {
         folder.json(HfFile::Pooling)?.map(|json| Pooling::of_json(&json)).transpose()
     }
 
-    /// What a folder's `1_Pooling/config.json` says.
+    /// Reads the pooling from a `1_Pooling/config.json`.
     ///
     /// # Errors
-    /// It asks for another way, or for several together.
+    /// The pooling is not supported, several are combined, or a key is not known.
     pub(crate) fn of_json(json: &Json) -> Result<Pooling, Error> {
         const MODE: &str = "pooling_mode";
         let supported = || MODES.map(|row| row.0).join(", ");
         if json.get("include_prompt").is_some_and(|flag| flag.as_bool() == Some(false)) {
-            let what = "false is not supported: prompts count for vectors";
+            let what = "false is not supported: pooling includes prompts";
             return Err(Error::invalid(json.file(), "include_prompt", what));
         }
         if let Some(value) = json.get(MODE) {
-            // One way may stand in a list.
+            // A list with a single mode is accepted.
             let mode = match value.as_array().map(Vec::as_slice) {
                 Some([one]) => one.as_str(),
                 Some(_) => {
-                    return Err(Error::invalid(json.file(), MODE, "several ways together are not supported"));
+                    return Err(Error::invalid(
+                        json.file(),
+                        MODE,
+                        "several pooling modes together are not supported",
+                    ));
                 }
                 None => value.as_str(),
             };
@@ -163,19 +168,20 @@ impl Pooling {
             }
             found = known;
         }
-        let found =
-            found.ok_or_else(|| Error::invalid(json.file(), "pooling_mode_mean_tokens", "no way is on"))?;
+        let found = found.ok_or_else(|| {
+            Error::invalid(json.file(), "pooling_mode_mean_tokens", "no pooling mode is set")
+        })?;
         checked(json, KEYS)?;
         Ok(found)
     }
 
-    /// The number in GGUF.
+    /// Returns the value of `pooling_type`.
     pub(crate) fn number(self) -> u32 {
         NUMBERS.iter().find(|row| row.1 == self).map_or(0, |row| row.0)
     }
 }
 
-/// Whether a GGUF file says that its model gives pairs of texts a score.
+/// Returns whether a GGUF file declares its model a reranker, which scores pairs of texts.
 pub(crate) fn ranks(meta: &Metadata) -> Result<bool, Error> {
     let Some(architecture) = meta.opt_str("general.architecture")? else { return Ok(false) };
     Ok(meta.opt_u32(&format!("{architecture}.{KEY}"))? == Some(RANK))
@@ -187,7 +193,7 @@ mod tests {
     use leyden_tensor::Value;
 
     #[test]
-    fn models_say_how_they_are_pooled() {
+    fn pooling_is_read_from_models() {
         let of = |number: u32| {
             let entries = [
                 ("general.architecture".to_owned(), Value::from("qwen3")),

@@ -1,10 +1,10 @@
-//! What a model for vectors expects before texts of each kind, such as questions and documents.
+//! Prompts of embedding models, which are prepended to texts of each kind, such as queries and documents.
 
 use crate::error::Error;
 use crate::input_form::MessageForm;
 use leyden_tensor::{Array, Escaped, HfFile, HfFolder, Json, Metadata, Value};
 
-/// The prompts of a model, by their names, and the message that a text with its prompt becomes, if it becomes one.
+/// Prompts of a model by name, and the chat message that a text is wrapped in, if any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompts {
     named: Vec<(String, String)>,
@@ -12,16 +12,17 @@ pub struct Prompts {
     message: Option<MessageForm>,
 }
 
-/// The keys behind the architecture's name in GGUF: names, their texts, and the name of the default.
+/// GGUF keys, after the architecture's name: names, their prompts, and the name of the default.
 const NAMES: &str = "prompt.names";
 const TEXTS: &str = "prompt.texts";
 const DEFAULT: &str = "prompt.default";
 
 impl Prompts {
-    /// What a model's description says: keys of its architecture.
+    /// Reads the prompts from a model's metadata.
     ///
     /// # Errors
-    /// A key has a value of another type, names and texts are not as many, or the default is none of the names.
+    /// A key has a value of another type, the numbers of names and prompts differ, or the default is not among the
+    /// names.
     pub fn of_metadata(meta: &Metadata) -> Result<Prompts, Error> {
         let Some(architecture) = meta.opt_str("general.architecture")? else { return Ok(Prompts::default()) };
         let key = |name: &str| format!("{architecture}.{name}");
@@ -40,7 +41,7 @@ impl Prompts {
         Ok(Prompts { named, default, message: MessageForm::of_metadata(meta)? })
     }
 
-    /// The same as keys of a description.
+    /// Returns the prompts as metadata entries, whose keys lack the architecture's name.
     pub(crate) fn entries(&self) -> Vec<(&'static str, Value)> {
         if self.named.is_empty() {
             return Vec::new();
@@ -54,10 +55,10 @@ impl Prompts {
         entries
     }
 
-    /// What a folder says in `config_sentence_transformers.json`; none if it has no such file.
+    /// Reads the prompts from a folder's `config_sentence_transformers.json`; empty without that file.
     ///
     /// # Errors
-    /// The file is damaged, a prompt is no text, or the default is none of them.
+    /// The file is damaged, a prompt is not a string, or the default is not among the names.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<Prompts, Error> {
         folder
             .json(HfFile::SentenceTransformers)?
@@ -71,7 +72,7 @@ impl Prompts {
             let prompts = prompts.as_object().ok_or_else(|| json.wrong_type("prompts", "object"))?;
             for (name, prompt) in prompts {
                 let key = format!("prompts.{name}");
-                // `null` stands for a prompt that nobody has set.
+                // `null` is an unset prompt.
                 let text = if prompt.is_null() { Some("") } else { prompt.as_str() };
                 let text = text.ok_or_else(|| json.wrong_type(&key, "text"))?;
                 named.push((name.clone(), text.to_owned()));
@@ -81,18 +82,19 @@ impl Prompts {
         Ok(Prompts { named, default, message: None })
     }
 
-    /// The message that a text becomes, if it becomes one. The prompt is then the system's message before it.
+    /// Returns the chat message that a text is wrapped in, if any. The prompt is then the system message before it.
     #[must_use]
     pub fn message(&self) -> Option<&MessageForm> {
         self.message.as_ref()
     }
 
-    /// The names.
+    /// Returns the names of the prompts.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.iter().map(|(name, _)| name.as_str())
     }
 
-    /// A prompt by its name; without one the model's default, which may be empty. `None` if there is none of this name.
+    /// Returns a prompt by its name, or the model's default, which may be empty, without a name. `None` if no prompt
+    /// has this name.
     #[must_use]
     pub fn get(&self, name: Option<&str>) -> Option<&str> {
         match name {
@@ -102,7 +104,7 @@ impl Prompts {
     }
 }
 
-/// The place of the default among prompts.
+/// Returns the index of the default prompt.
 fn default_of(
     named: &[(String, String)],
     name: Option<&str>,

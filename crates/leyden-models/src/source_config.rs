@@ -1,5 +1,5 @@
-//! Configuration and layout of the model that a source describes: GGUF metadata, the `config.json` of a folder, or a GGUF file with
-//! the `config.json` of the folder it was made of.
+//! Configuration and tensor layout of a model from its source: GGUF metadata, the `config.json` of a folder, or a
+//! GGUF file that embeds the `config.json` of the folder it was converted from.
 
 use crate::arch::{config_of_json, gguf_config, hf_class, hf_model, name_in_gguf};
 use crate::architecture::Architecture;
@@ -11,7 +11,7 @@ use crate::stored::Stored;
 use leyden_kernels::ops::RopePairs;
 use leyden_tensor::{Escaped, Json, Metadata, WeightSource};
 
-/// Returns the configuration of the model that a source describes.
+/// Returns the configuration of the model in `source`.
 ///
 /// # Errors
 /// The architecture is missing or not supported, or a size is missing, impossible or not supported; the error
@@ -26,12 +26,12 @@ pub fn config_of(source: &dyn WeightSource) -> Result<ModelConfig, Error> {
     Ok(config)
 }
 
-/// Whether a description is that of a GGUF file that was made of a folder and has its `config.json`.
+/// Returns whether the metadata is of a GGUF file that was converted from a folder and embeds its `config.json`.
 pub(crate) fn is_gguf(meta: &Metadata) -> bool {
     meta.get("leyden.folder.config").is_some()
 }
 
-/// The configuration of a model that a GGUF file describes with the `config.json` of its folder.
+/// Returns the configuration of a GGUF file that embeds the `config.json` of its folder.
 fn config(json: &Json, meta: &Metadata) -> Result<ModelConfig, Error> {
     let (config, class, _) = hf_model(json)?;
     let key = "general.architecture";
@@ -44,8 +44,8 @@ fn config(json: &Json, meta: &Metadata) -> Result<ModelConfig, Error> {
     Ok(as_gguf_has(arch, class, config))
 }
 
-/// A folder's configuration for tensors as GGUF files have them: norms with what is added to them, tables that begin with the
-/// first position, rows of queries and keys in the order of GGUF, and divisors of the rotation.
+/// Adapts a folder's configuration to tensors in GGUF's layout: norm weights include their offset, position tables
+/// begin at the first position, rows of Q and K are in GGUF's order, and a tensor has the divisors of Llama 3's rotation.
 pub(crate) fn as_gguf_has(
     arch: &'static Architecture,
     class: &HfClass,
@@ -66,7 +66,7 @@ pub(crate) fn as_gguf_has(
     })
 }
 
-/// How the matrices of a source lie.
+/// Returns the matrix layout of a source.
 pub(crate) fn stored_as(source: &dyn WeightSource) -> Result<Stored, Error> {
     match source.config_json() {
         Some(json) if is_gguf(source.metadata()) => {

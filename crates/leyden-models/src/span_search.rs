@@ -1,24 +1,25 @@
-//! Which of the spans with scores are entities: the best first, each that none before it stands in the way of.
+//! Selection of entities from scored spans: greedily by score, skipping spans that conflict with one already chosen.
 
 use crate::config::SpanConfig;
 use leyden_kernels::Tier;
 use leyden_kernels::ops::sigmoid;
 use std::ops::Range;
 
-/// Words with a label.
+/// Span of words with a label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelledSpan {
-    /// Among those of the text.
+    /// Range of word indices in the text.
     pub words: Range<usize>,
-    /// Among those of the request.
+    /// Index of the label in the request.
     pub label: usize,
-    /// From 0 to 1, by the logistic function.
+    /// Score from 0 to 1: sigmoid of the logit.
     pub score: f32,
 }
 
 impl SpanConfig {
-    /// Of [`Network::span_logits`](crate::Network::span_logits) for words from `first` on, `words` of them: each span whose best label
-    /// has a score above `threshold`, if it is one of those that count here.
+    /// Returns the spans whose best label scores above `threshold`, from the
+    /// [`Network::span_logits`](crate::Network::span_logits) of `words` words that begin with word `first`. Spans for
+    /// which `counts` is false are skipped.
     pub fn found(
         &self,
         tier: Tier,
@@ -36,7 +37,7 @@ impl SpanConfig {
                 continue;
             }
             sigmoid(tier, row);
-            // Of equal ones the first.
+            // The first of equal scores.
             let best = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1));
             if let Some((label, &score)) = best.filter(|(_, score)| **score > threshold) {
                 found.push(LabelledSpan { words: span, label, score });
@@ -46,8 +47,9 @@ impl SpanConfig {
     }
 }
 
-/// The entities among spans of at most 64 words, by their first words: no word is in two of them or, where they may be nested, none
-/// has words in common with another one but all of its own or all of the other's. The better score decides, then the place.
+/// Returns the entities among spans of at most 64 words, sorted by their first words. No word is in two entities;
+/// with `nested`, two entities may also lie one within the other, but not overlap partially. Higher scores win, then
+/// earlier positions.
 #[must_use]
 pub fn choose_spans(mut spans: Vec<LabelledSpan>, nested: bool) -> Vec<LabelledSpan> {
     spans.sort_by(|a, b| {
@@ -55,7 +57,7 @@ pub fn choose_spans(mut spans: Vec<LabelledSpan>, nested: bool) -> Vec<LabelledS
         b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b)))
     });
     let words = spans.iter().map(|span| span.words.end).max().unwrap_or(0);
-    // Of each first word the lengths of spans that were taken, as bits; where they are not nested only whether the word is taken.
+    // For each first word, the lengths of chosen spans as bits; without `nested`, 1 if the word is taken.
     let mut taken = vec![0_u64; words];
     spans.retain(|span| {
         let Range { start, end } = span.words;
@@ -72,10 +74,10 @@ pub fn choose_spans(mut spans: Vec<LabelledSpan>, nested: bool) -> Vec<LabelledS
     spans
 }
 
-/// Whether a span is taken, or has some words but not all in common with one that is.
+/// Returns whether a span is already chosen or partially overlaps a chosen one.
 fn crosses(taken: &[u64], span: &Range<usize>) -> bool {
     let Range { start, end } = *span;
-    // The lengths from one to below another.
+    // Bits of the lengths from `from` to below `below`.
     let lengths = |from: usize, below: usize| {
         let up_to = |n: usize| if n > 64 { u64::MAX } else { (1_u64 << (n - 1)).wrapping_sub(1) };
         up_to(below) & !up_to(from)
@@ -96,7 +98,7 @@ mod tests {
             .collect()
     }
 
-    /// The rules one pair at a time.
+    /// Applies the rules pair by pair.
     fn plainly(mut all: Vec<LabelledSpan>, nested: bool) -> Vec<LabelledSpan> {
         all.sort_by(|a, b| b.score.total_cmp(&a.score));
         let mut kept: Vec<LabelledSpan> = Vec::new();
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_follows_the_rules() {
+    fn choice_matches_the_pairwise_rules() {
         let mut state = 7_u64;
         let mut random = |n: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_scores_the_first_place_counts() {
+    fn first_of_equal_scores_wins() {
         let chosen = choose_spans(spans(&[(1..3, 0.5), (0..2, 0.5), (0..1, 0.5)]), false);
         assert_eq!(chosen, spans(&[(0..1, 0.5), (1..3, 0.5)]));
     }

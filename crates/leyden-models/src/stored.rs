@@ -1,13 +1,13 @@
-//! [`Stored`]: layout of a checkpoint's matrices where it may differ from GGUF's.
+//! [`Stored`]: matrix layout of a checkpoint, where it may differ from GGUF's.
 
-/// How a checkpoint lays out matrices, where it may differ from GGUF's way.
+/// Matrix layout of a checkpoint, where it may differ from GGUF's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
-    /// Where queries, keys and values are one matrix.
+    /// Row order of a fused QKV matrix.
     pub(crate) qkv: QkvRows,
-    /// Whether the matrices of layers are stored with a row for each input rather than for each output.
+    /// True if the matrices of layers are transposed: `[inputs, outputs]` instead of `[outputs, inputs]`.
     pub(crate) transposed: bool,
-    /// Whether a feed-forward layer's gate stands behind what it is multiplied with where the two are one matrix.
+    /// True if the gate rows follow the up rows in a fused gate-and-up matrix.
     pub(crate) gate_last: bool,
 }
 
@@ -15,11 +15,11 @@ impl Stored {
     pub(crate) const AS_GGUF: Stored = Stored { qkv: QkvRows::Stacked, transposed: false, gate_last: false };
 }
 
-/// The order of rows in a matrix of queries, keys and values.
+/// Row order of a fused QKV matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QkvRows {
-    /// All queries, all keys, all values.
+    /// All rows of Q, then all of K, then all of V.
     Stacked,
-    /// The same for the heads of each group, which share keys and values.
+    /// Rows of Q, K and V for each group of heads that share a KV head.
     Grouped,
 }

@@ -1,25 +1,25 @@
-//! The files of M3-Embedding beside its weights: `sparse_linear` and `colbert_linear`, of PyTorch's or in safetensors, with a matrix
-//! and its bias each.
+//! Sparse and multi-vector heads of M3-Embedding (BGE-M3): the files `sparse_linear` and `colbert_linear` beside the
+//! weights, in PyTorch's format or safetensors, each with a matrix and its bias.
 
 use crate::config::{ModelConfig, SparseConfig};
 use crate::error::Error;
 use leyden_tensor::{HfFolder, Safetensors, TensorView, WeightSource};
 
-/// The name of the file, and that of its matrix here.
+/// File name of each head, and the prefix of its tensors' internal names.
 const HEADS: [(&str, &str); 2] = [("sparse_linear", WEIGHT), ("colbert_linear", VECTOR)];
 const WEIGHT: &str = "token_weight";
 const VECTOR: &str = "token_vector";
 
-/// A head and its file.
+/// Head with its opened file.
 #[derive(Debug)]
 pub(crate) struct TokenHead {
     name: &'static str,
     weights: Safetensors,
-    /// The names of matrix and bias, with the file's.
+    /// Names of weight and bias, prefixed with the file's name.
     names: [String; 2],
 }
 
-/// Those that a folder has.
+/// Opens the heads that a folder has.
 pub(crate) fn of_folder(folder: &HfFolder) -> Result<Vec<TokenHead>, Error> {
     let mut heads = Vec::new();
     for (file, name) in HEADS {
@@ -32,7 +32,7 @@ pub(crate) fn of_folder(folder: &HfFolder) -> Result<Vec<TokenHead>, Error> {
     Ok(heads)
 }
 
-/// Name and file in a folder of a tensor of such a head, by its name here.
+/// Returns the name in the file, and the file in the folder, of a head's tensor with this internal name.
 pub(crate) fn place(name: &str) -> Option<(String, String)> {
     let found =
         HEADS.iter().find_map(|(file, head)| Some((file, name.strip_prefix(head)?.strip_prefix('.')?)));
@@ -40,12 +40,12 @@ pub(crate) fn place(name: &str) -> Option<(String, String)> {
 }
 
 impl TokenHead {
-    /// The files of weights.
+    /// Returns the head's weights.
     pub(crate) fn weights(&self) -> &Safetensors {
         &self.weights
     }
 
-    /// Its tensor of a name that begins with its own.
+    /// Returns the head's tensor with this internal name; `None` if the name or the tensor is not the head's.
     pub(crate) fn tensor(&self, name: &str) -> Result<Option<TensorView<'_>>, leyden_tensor::Error> {
         let Some(part) = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('.')) else {
             return Ok(None);
@@ -56,7 +56,7 @@ impl TokenHead {
     }
 }
 
-/// Completes a configuration with these heads.
+/// Adds the heads that the source has to the configuration.
 pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> Result<(), Error> {
     if source.optional(&format!("{WEIGHT}.weight"))?.is_some() {
         config.sparse = Some(SparseConfig::Tokens);

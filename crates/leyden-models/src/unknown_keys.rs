@@ -1,14 +1,14 @@
-//! Keys of a model's description that no rule knows.
+//! Keys of a model's configuration that are not known.
 
 use crate::arch::{ARCHITECTURES, hf_class};
 use crate::config::{unknown_gguf, unknown_hf};
 use leyden_tensor::{Json, Value, WeightSource};
 
-/// Returns the keys of a model's description that are ignored because no rule knows them, unless their value means "off": zero,
-/// false or empty. The results may differ from the reference implementation's.
+/// Returns the keys of a model's configuration that are ignored because they are not known, except those whose value
+/// means "off": zero, false or empty. Results of such a model may differ from the reference implementation's.
 #[must_use]
 pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
-    /// Tokens that llama.cpp never samples.
+    /// Key of the tokens that llama.cpp never samples.
     const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
     if let Some(json) = source.config_json() {
         let unread = source.unread_keys().iter().cloned();
@@ -28,7 +28,7 @@ pub fn unknown_keys(source: &dyn WeightSource) -> Vec<String> {
     keys
 }
 
-/// Returns the same as [`unknown_keys`] for a `config.json`.
+/// Returns the unknown keys of a `config.json`, as [`unknown_keys`] does.
 #[must_use]
 pub fn unknown_keys_of_json(json: &Json) -> Vec<String> {
     unknown_hf(json, hf_class(json).map_or(&[], |(a, _)| a.own_keys))

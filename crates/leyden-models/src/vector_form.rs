@@ -1,12 +1,12 @@
-//! [`VectorForm`]: how vectors are given out and compared, by `config_sentence_transformers.json`. Its prompts are read in
-//! `prompts.rs`.
+//! [`VectorForm`]: output size and similarity function of embeddings, from `config_sentence_transformers.json`. Its
+//! prompts are read in `prompts.rs`.
 
 use crate::error::Error;
 use leyden_tensor::{
     Escaped, HfFile, HfFolder, Json, KnownKeys, Metadata, Value, choice_key, harmless_key, read_key,
 };
 
-/// The file's keys, from version 2 of sentence-transformers to version 6.
+/// Keys of the file, from version 2 of sentence-transformers to version 6.
 const KEYS: KnownKeys = KnownKeys(&[
     read_key("prompts"),
     read_key("default_prompt_name"),
@@ -18,27 +18,27 @@ const KEYS: KnownKeys = KnownKeys(&[
         &["SentenceTransformer", "SparseEncoder", "CrossEncoder"],
         "another kind of model",
     ),
-    // Ranks are given by the logistic function or as logits, as the request says.
+    // The request chooses between sigmoid scores and logits for reranking.
     harmless_key("activation_fn"),
     harmless_key("__version__"),
     harmless_key("requirements"),
 ]);
 
-/// A function of two vectors that says how similar they are.
+/// Similarity function of two embeddings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
-    /// The cosine of the angle between them.
+    /// Cosine of the angle between the vectors.
     #[default]
     Cosine,
-    /// Their inner product.
+    /// Inner product.
     Dot,
-    /// The negative length of their difference.
+    /// Negative Euclidean distance.
     Euclidean,
-    /// The negative sum of the absolute differences of their numbers.
+    /// Negative Manhattan distance.
     Manhattan,
 }
 
-/// Their names in files.
+/// Names of similarity functions in files.
 const SIMILARITIES: [(&str, Similarity); 4] = [
     ("cosine", Similarity::Cosine),
     ("dot", Similarity::Dot),
@@ -55,7 +55,7 @@ impl Similarity {
         })
     }
 
-    /// How similar two vectors are; of zeros the cosine is 0.
+    /// Computes the similarity of two vectors; the cosine with a zero vector is 0.
     #[must_use]
     pub fn of(self, a: &[f32], b: &[f32]) -> f64 {
         let pairs = || a.iter().zip(b).map(|(a, b)| (f64::from(*a), f64::from(*b)));
@@ -73,30 +73,30 @@ impl Similarity {
     }
 }
 
-/// How vectors are given out and compared.
+/// Output size and similarity function of embeddings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VectorForm {
-    /// The first numbers of a vector that are given out where a request names no other number, if not all.
+    /// Default number of leading dimensions that are returned, unless a request names another; `None` for all.
     pub dimensions: Option<usize>,
-    /// The most numbers of a sparse vector, the greatest, if there is such a bound.
+    /// Maximum number of entries in a sparse embedding, of which the greatest are kept; `None` for no limit.
     pub most_numbers: Option<usize>,
-    /// The function that compares vectors.
+    /// Similarity function of the embeddings.
     pub similarity: Similarity,
-    /// Whether vectors have length 1 when they are compared, as one of the model's modules says.
+    /// True if embeddings are normalised to unit length before they are compared, as a `Normalize` module does.
     pub unit: bool,
 }
 
-/// The keys behind the architecture's name in GGUF.
+/// GGUF keys, after the architecture's name.
 const DIMENSIONS: &str = "vector.dimensions";
-const MOST_NUMBERS: &str = "vector.most_numbers";
+const MAX_NUMBERS: &str = "vector.most_numbers";
 const SIMILARITY: &str = "vector.similarity";
 const UNIT: &str = "vector.unit";
 
 impl VectorForm {
-    /// What a folder says, with the keys that nothing is known of.
+    /// Reads the form from a folder, and the keys of its file that are not known.
     ///
     /// # Errors
-    /// The file is damaged, or asks for something that is not computed; the error names the key.
+    /// The file is damaged, or requests something that is not supported; the error names the key.
     pub(crate) fn of_folder(folder: &HfFolder) -> Result<(VectorForm, Vec<String>), Error> {
         match folder.json(HfFile::SentenceTransformers)? {
             Some(json) => VectorForm::read(&json),
@@ -107,7 +107,7 @@ impl VectorForm {
     fn read(json: &Json) -> Result<(VectorForm, Vec<String>), Error> {
         let unknown = KEYS.check(json).map_err(|refused| Error::refused(json.file(), refused))?;
         let positive = |key: &str| match json.opt_usize(key)? {
-            Some(0) => Err(Error::invalid(json.file(), key, "0 is no number of numbers")),
+            Some(0) => Err(Error::invalid(json.file(), key, "0 is not a positive number")),
             other => Ok(other),
         };
         let key = "similarity_fn_name";
@@ -124,13 +124,13 @@ impl VectorForm {
         Ok((form, unknown))
     }
 
-    /// The same as keys of a description.
+    /// Returns the form as metadata entries, whose keys lack the architecture's name.
     pub(crate) fn entries(&self) -> Vec<(&'static str, Value)> {
         let size = |n: usize| Value::U32(u32::try_from(n).unwrap_or(u32::MAX));
         let name = SIMILARITIES.iter().find(|row| row.1 == self.similarity).map_or("", |row| row.0);
         let mut entries = Vec::new();
         entries.extend(self.dimensions.map(|n| (DIMENSIONS, size(n))));
-        entries.extend(self.most_numbers.map(|n| (MOST_NUMBERS, size(n))));
+        entries.extend(self.most_numbers.map(|n| (MAX_NUMBERS, size(n))));
         if self.similarity != Similarity::default() {
             entries.push((SIMILARITY, Value::from(name)));
             entries.push((UNIT, Value::Bool(self.unit)));
@@ -139,14 +139,14 @@ impl VectorForm {
     }
 }
 
-/// Reads the form of vectors from a description, whose keys begin with the architecture's name.
+/// Reads the form of embeddings from metadata, whose keys begin with the architecture's name.
 ///
 /// # Errors
 /// A value is of another type or impossible; the error names the key.
 pub(crate) fn read(architecture: &str, meta: &Metadata) -> Result<VectorForm, Error> {
     let key = |name: &str| format!("{architecture}.{name}");
     let positive = |name: &str| match meta.opt_u32(&key(name))? {
-        Some(0) => Err(Error::invalid(meta.file(), &key(name), "0 is no number of numbers")),
+        Some(0) => Err(Error::invalid(meta.file(), &key(name), "0 is not a positive number")),
         other => Ok(other.map(|n| n as usize)),
     };
     let similarity = match meta.opt_str(&key(SIMILARITY))? {
@@ -155,7 +155,7 @@ pub(crate) fn read(architecture: &str, meta: &Metadata) -> Result<VectorForm, Er
     };
     Ok(VectorForm {
         dimensions: positive(DIMENSIONS)?,
-        most_numbers: positive(MOST_NUMBERS)?,
+        most_numbers: positive(MAX_NUMBERS)?,
         similarity,
         unit: meta.opt_bool(&key(UNIT))?.unwrap_or(false),
     })
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_the_file_is_honoured_told_or_refused() {
+    fn every_key_is_read_reported_or_refused() {
         let (form, unknown) = read(
             r#"{"__version__": {"sentence_transformers": "6.2.0"}, "model_type": "SentenceTransformer", "prompts": {},
             "default_prompt_name": null, "truncate_dim": 16, "similarity_fn_name": "dot", "max_active_dims": 64,
@@ -187,10 +187,10 @@ mod tests {
         assert_eq!((form, unknown), (wanted, vec!["warp".to_owned()]));
         assert_eq!(read("{}").unwrap().0, VectorForm::default());
         for (text, wanted) in [
-            (r#"{"truncate_dim": 0}"#, "truncate_dim: 0 is no number of numbers"),
+            (r#"{"truncate_dim": 0}"#, "truncate_dim: 0 is not a positive number"),
             (r#"{"truncate_dim": -4}"#, "truncate_dim: "),
             (r#"{"truncate_dim": "16"}"#, "truncate_dim: want"),
-            (r#"{"max_active_dims": 0}"#, "max_active_dims: 0 is no"),
+            (r#"{"max_active_dims": 0}"#, "max_active_dims: 0 is not"),
             (r#"{"similarity_fn_name": "maxsim"}"#, "similarity_fn_name: `maxsim` is not supported"),
             (
                 r#"{"model_type": "MultiVectorEncoder"}"#,
