@@ -45,7 +45,8 @@ fn config(json: &Json, meta: &Metadata) -> Result<ModelConfig, Error> {
 }
 
 /// Adapts a folder's configuration to tensors in GGUF's layout: norm weights include their offset, position tables
-/// begin at the first position, rows of Q and K are in GGUF's order, and a tensor has the divisors of Llama 3's rotation.
+/// begin at the first position, rows of Q and K are in GGUF's order, and a tensor has the divisors of Llama 3's
+/// rotation.
 pub(crate) fn as_gguf_has(
     arch: &'static Architecture,
     class: &HfClass,
