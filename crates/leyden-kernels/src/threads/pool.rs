@@ -12,6 +12,7 @@
 //! no processor. If other processes compete for its processor, a member rests between indices ([`yielding`]).
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +22,11 @@ use std::thread::{self, JoinHandle, Thread};
 use crate::cpu::topology::CpuList;
 use crate::threads::affinity::bind_thread;
 use crate::threads::yielding;
+
+thread_local! {
+    /// Address of the team whose task this thread runs; 0 outside tasks.
+    static IN_TASK_OF: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Value aligned to two cache lines: x86 prefetches neighbouring lines in pairs.
 #[repr(align(128))]
@@ -119,7 +125,9 @@ impl Shared {
                     break;
                 }
                 // SAFETY: the closure outlives the job, which cannot close while this member is inside.
+                let outer = IN_TASK_OF.replace(std::ptr::from_ref(self).addr());
                 let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, index) }));
+                IN_TASK_OF.set(outer);
                 if let Err(payload) = result {
                     *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
                 }
@@ -284,10 +292,9 @@ impl Pool {
 
     /// Calls `f(i)` once for every `i < n`, in parallel, and returns when all have returned.
     ///
-    /// Must not be called from inside `f`.
-    ///
     /// # Panics
-    /// If a call of `f` panicked, with that panic, after all calls have ended.
+    /// If a call of `f` panicked, with that panic, after all calls have ended; or if this is called from inside `f`,
+    /// where both calls need more than one thread.
     pub fn run<F: Fn(usize) + Sync>(&self, n: usize, f: F) {
         unsafe fn call<F: Fn(usize)>(data: *const (), index: usize) {
             // SAFETY: data is the &F stored by run below, alive until run returns.
@@ -298,6 +305,8 @@ impl Pool {
             (0..n).for_each(f);
             return;
         }
+        let own = std::ptr::from_ref(&*self.team.shared).addr();
+        assert_ne!(IN_TASK_OF.get(), own, "a task of a thread pool runs another job on the same team");
         let _turn = self.team.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let s = &*self.team.shared;
         for m in 0..members {
@@ -401,6 +410,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_job_inside_a_task_panics_instead_of_waiting_for_itself() {
+        let (pool, other) = (Pool::new(2).unwrap(), Pool::new(2).unwrap());
+        let nested = catch_unwind(AssertUnwindSafe(|| pool.run(4, |_| pool.run(4, |_| {}))));
+        assert!(nested.is_err());
+        let counted = AtomicUsize::new(0);
+        pool.run(4, |_| other.run(4, |_| drop(counted.fetch_add(1, Ordering::Relaxed))));
+        assert_eq!(counted.into_inner(), 16);
     }
 
     #[test]

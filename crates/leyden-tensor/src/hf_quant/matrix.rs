@@ -20,8 +20,12 @@ const MAX_SCALE_LOSS: f32 = 1.0 / 2048.0;
 pub(super) struct Words<'a>(pub(super) &'a [u8]);
 
 impl Words<'_> {
+    /// Returns a word.
+    ///
+    /// # Panics
+    /// If there is no such word: shapes are checked before.
     pub(super) fn at(&self, i: usize) -> u32 {
-        self.0.as_chunks().0.get(i).map_or(0, |b| u32::from_le_bytes(*b))
+        u32::from_le_bytes(self.0.as_chunks().0[i])
     }
 
     /// Returns the zero point of `bits` bits at bit `first`, plus one: files of GPTQ's first version store zero
