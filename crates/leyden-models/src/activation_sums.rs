@@ -1,9 +1,8 @@
-//! [`ActivationSums`]: the squares of what matrices are multiplied with, summed up by column: what an importance matrix is
-//! made of.
+//! [`ActivationSums`]: sums of squares of matrices' inputs by column, from which importance matrices are computed.
 
 use std::collections::BTreeMap;
 
-/// Sums for each matrix, by its name in GGUF.
+/// Sums of squares of the inputs of each matrix, by its name in GGUF.
 #[derive(Clone, Debug, Default)]
 pub struct ActivationSums {
     matrices: BTreeMap<String, MatrixSums>,
@@ -12,16 +11,16 @@ pub struct ActivationSums {
 /// Sums of one matrix, or of a stack of them.
 #[derive(Clone, Debug)]
 pub struct MatrixSums {
-    /// Columns of a matrix.
+    /// Number of columns of a matrix.
     pub columns: usize,
-    /// Sums of squares, `[experts][columns]`.
+    /// Sums of squares `[experts, columns]`; a matrix that is no stack has one expert.
     pub squares: Vec<f64>,
-    /// How many rows of activations were summed up, for each expert.
+    /// Number of rows of activations in the sums `[experts]`.
     pub rows: Vec<u64>,
 }
 
 impl ActivationSums {
-    /// Every matrix that was multiplied, by name.
+    /// Iterates over the matrices that were used, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &MatrixSums)> {
         self.matrices.iter().map(|(name, sums)| (&name[..], sums))
     }
@@ -35,8 +34,8 @@ impl ActivationSums {
         }
     }
 
-    /// Adds rows of `columns` activations that these matrices are multiplied with. A name that comes again is another part of
-    /// the same matrix.
+    /// Adds the common input `[n, columns]` of some matrices. A repeated name stands for another part of the same
+    /// stored matrix, and counts once.
     pub(crate) fn add<const N: usize>(&mut self, names: [&str; N], activations: &[f32], columns: usize) {
         let mut squares = vec![0.0_f64; columns];
         let mut rows = 0;
@@ -51,7 +50,7 @@ impl ActivationSums {
         }
     }
 
-    /// Adds one row that matrices of one expert among `experts` are multiplied with.
+    /// Adds one row of the common input of matrices of one expert among `experts`.
     pub(crate) fn add_to_expert<const N: usize>(
         &mut self,
         names: [&str; N],

@@ -7,39 +7,39 @@ use leyden_kernels::attention::AttentionSpan;
 /// New tokens of one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
-    /// How many tokens of the batch belong to it.
+    /// Number of tokens of the batch that belong to it.
     pub tokens: usize,
-    /// Position of the first in its sequence.
+    /// Position of the first token in its sequence.
     pub position: usize,
-    /// The sequence's cache blocks, enough for all its tokens.
+    /// Cache blocks of the sequence, enough for all its tokens.
     pub blocks: &'a [u32],
-    /// Which of the states in the cache is the sequence's, in models that have such.
+    /// Index of the sequence's recurrent state in the cache, for models with such states.
     pub state: usize,
-    /// Copies of that state to be made on the way, ascending by tokens.
+    /// Copies of that state to make within the span, ascending by tokens.
     pub checkpoints: &'a [StateCheckpoint],
-    /// Which of them is the first of a second text, where the types of texts matter.
+    /// Position of the first token of a pair's second text, for models with token types.
     pub second: Option<usize>,
-    /// What is added to the model's projections.
+    /// LoRA adapters of the sequence.
     pub adapters: &'a AdapterSet,
 }
 
-/// Tokens of any number of sequences, one after the other.
+/// Tokens of any number of sequences, span by span.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// Token ids, span by span.
+    /// Token ids `[n_tokens]`.
     pub tokens: &'a [u32],
-    /// The sequences.
+    /// Spans of the sequences.
     pub spans: &'a [Span<'a>],
     /// Indices of the tokens whose logits are wanted, ascending.
     pub outputs: &'a [usize],
     /// Indices of the tokens whose states are wanted without logits, ascending.
     pub states: &'a [usize],
-    /// How many tokens a sequence may have in all. The same in all batches whose sequences share a cache.
+    /// Maximum number of tokens of a sequence. It must be the same in all batches of a cache.
     pub context: usize,
 }
 
 impl Batch<'_> {
-    /// Indices of the tokens of which more is wanted than that their keys and values are kept, ascending.
+    /// Returns the indices of the tokens whose logits or states are wanted, ascending.
     pub(crate) fn wanted(&self) -> Vec<usize> {
         let mut all = [self.outputs, self.states].concat();
         all.sort_unstable();

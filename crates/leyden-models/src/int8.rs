@@ -1,20 +1,22 @@
-//! Matrices stored in floats that become 8-bit integers when a model is loaded.
+//! Quantisation of matrices stored as floats to 8-bit integers when a model is loaded.
 
 use leyden_tensor::{DType, TensorView, quant};
 
-/// What became of matrices that were to become integers.
+/// Report about the quantisation of matrices to 8-bit integers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Int8Report {
-    /// How many became integers.
+    /// Number of matrices that were quantised.
     pub matrices: usize,
-    /// Those that lose too much and stayed as they are, with how much their worst row would lose.
+    /// Names of the matrices that would lose too much and were not quantised, with the relative error of their worst
+    /// row.
     pub kept: Vec<(String, f64)>,
 }
 
-/// How far the worst row of a matrix may be from what it was, relative to its length. Rows without outliers lose about 0.5 %.
+/// Largest relative error (in the L2 norm) of a row of a quantised matrix. Rows without outliers have about 0.5 %.
 const MAX_LOSS: f64 = 0.02;
 
-/// A matrix in 8-bit integers with a scale for 32 values, if it is one and loses little.
+/// Quantises a matrix to Q8_0. Returns `None` if the tensor is no matrix that Q8_0 can store, has values that are not
+/// finite, or would lose too much.
 pub(crate) fn in_int8(view: &TensorView<'_>, report: &mut Int8Report) -> Option<Vec<u8>> {
     let cols = view.cols();
     let row_bytes = DType::Q8_0.row_bytes(cols).filter(|_| view.shape().len() >= 2)?;

@@ -1,4 +1,4 @@
-//! From a weight source to a network: finds, checks and packs the tensors.
+//! Loading of a network from a weight source: its tensors are found, checked and packed.
 
 use crate::error::Error;
 use crate::loader::Loader;
@@ -12,8 +12,8 @@ use leyden_kernels::Cpu;
 use leyden_tensor::WeightSource;
 use std::sync::Arc;
 
-/// Loads the model in `source` and packs its weights for `cpu`. `progress` is called with the bytes of weights
-/// packed so far and in all.
+/// Loads the model in `source` and packs its weights for `cpu`. `progress` is called with the number of bytes of
+/// weights packed so far, and the total.
 ///
 /// # Errors
 /// The architecture is not supported; a size or tensor is missing, has the wrong shape or an unsupported type;
@@ -26,20 +26,19 @@ pub fn load(
     Ok(load_with(source, cpu, &PackCache::Off, progress)?.0)
 }
 
-/// What is done with weights when they are loaded.
+/// Options of loading.
 #[derive(Clone, Debug, Default)]
 pub struct LoadAs {
-    /// Where packed weights are kept.
+    /// Cache of packed weights.
     pub packs: PackCache,
-    /// Whether matrices that are stored in floats are multiplied in 8-bit integers: see
-    /// [`PackReport::int8`].
+    /// True to multiply matrices that are stored as floats in 8-bit integers; [`PackReport::int8`] tells which.
     pub int8: bool,
 }
 
-/// As [`load`], with packed weights from a cache or kept in one.
+/// Loads a model like [`load`], with a cache of packed weights.
 ///
 /// # Errors
-/// As [`load`]. What is wrong with the cache is no error, and is told in the report.
+/// As [`load`]. Faults of the cache are no errors; the report's notes tell them.
 pub fn load_with(
     source: Arc<dyn WeightSource>,
     cpu: &Cpu,
@@ -49,7 +48,7 @@ pub fn load_with(
     load_as(source, cpu, &LoadAs { packs: cache.clone(), int8: false }, progress)
 }
 
-/// As [`load_with`], with a choice of what weights become.
+/// Loads a model like [`load`], with options.
 ///
 /// # Errors
 /// As [`load_with`].

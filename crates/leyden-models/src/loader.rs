@@ -1,4 +1,4 @@
-//! [`Loader`]: finds, checks and packs tensors for the blocks of a network.
+//! [`Loader`]: finds, checks and packs tensors for the layers of a network.
 
 use crate::config::ModelConfig;
 use crate::error::Error;
@@ -13,42 +13,42 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-/// Bytes done, bytes in all, and the callback that gets them.
+/// Bytes packed so far, total bytes, and the callback that reports them.
 type Progress<'a> = (u64, u64, &'a mut dyn FnMut(u64, u64));
 
-/// Some rows of a matrix that consists of several.
+/// Part of a stored matrix that joins several matrices.
 pub(crate) struct Part {
-    /// What it is, for the name under which it is kept.
+    /// Suffix of its name in the cache of packed weights.
     pub(crate) label: &'static str,
     pub(crate) rows: Vec<Range<usize>>,
 }
 
 impl Part {
-    /// Rows that follow one another.
+    /// Returns a part of consecutive rows.
     pub(crate) fn new(label: &'static str, rows: Range<usize>) -> Part {
         Part { label, rows: std::iter::once(rows).collect() }
     }
 }
 
-/// Finds, checks and packs tensors for the blocks of a network.
+/// Source of packed tensors for the layers of a network. It notes which tensors were used.
 pub(crate) struct Loader<'a> {
     stored: Stored,
     source: &'a dyn WeightSource,
     cpu: &'a Cpu,
     used: RefCell<HashSet<String>>,
     packs: RefCell<Packs<'a>>,
-    /// The projections that adapters can change.
+    /// Projections that adapters can change.
     targets: RefCell<Vec<Target>>,
-    /// The matrices of other formats that were rounded on the way to ours, and by how much.
+    /// Types of the matrices that were rounded when they were converted from another format, and their relative errors.
     rounded: RefCell<Vec<(DType, f32)>>,
-    /// If matrices are to become integers: what became of them.
+    /// Report about matrices in 8-bit integers, if they are asked for.
     int8: Option<RefCell<Int8Report>>,
-    /// Whether the model reads texts whole.
+    /// True if the model needs whole texts, see [`ModelConfig::needs_whole_texts`].
     whole_texts: bool,
     progress: RefCell<Progress<'a>>,
 }
 
-/// Results of loading beside the weights.
+/// Results of loading other than the weights.
 pub(crate) struct Loaded<'a> {
     /// Projections that adapters can change.
     pub(crate) targets: Vec<Target>,
@@ -95,7 +95,7 @@ impl<'a> Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// The error of a tensor, which is shown by its name in the file.
+    /// Returns an error about a tensor, under its name in the file.
     pub(crate) fn invalid(&self, name: &str, what: String) -> Error {
         let found = self.source.optional(name).ok().flatten();
         let name = found.as_ref().map_or(name, |tensor| tensor.name());
@@ -105,19 +105,19 @@ impl Loader<'_> {
         Error::invalid(&path.display().to_string(), name, what)
     }
 
-    /// Takes note of a projection that adapters can change; its number.
+    /// Registers a projection that adapters can change, and returns its index.
     pub(crate) fn target(&self, target: Target) -> usize {
         let mut targets = self.targets.borrow_mut();
         targets.push(target);
         targets.len() - 1
     }
 
-    /// Whether the file has a tensor.
+    /// Returns true if the source has a tensor of this name.
     pub(crate) fn has(&self, name: &str) -> Result<bool, Error> {
         Ok(self.source.is_composed(name) || self.source.optional(name)?.is_some())
     }
 
-    /// The rows of a matrix of so many columns, which is read from the file as it is.
+    /// Returns the number of rows of a matrix with `columns` columns, which is read from the file unpacked.
     pub(crate) fn rows_of(&self, name: &str, columns: usize) -> Result<usize, Error> {
         let table = self.source.require(name)?;
         self.used.borrow_mut().insert(table.name().to_owned());
@@ -128,7 +128,7 @@ impl Loader<'_> {
         Ok(table.rows())
     }
 
-    /// The first two rows of a table of so many columns; of a table with one row that one twice.
+    /// Returns the first two rows of a table; the first one twice if there is only one.
     pub(crate) fn first_rows(&self, name: &str, columns: usize) -> Result<[Vec<f32>; 2], Error> {
         let rows = self.rows_of(name, columns)?;
         if rows == 0 {
@@ -142,17 +142,17 @@ impl Loader<'_> {
         }))
     }
 
-    /// Whether it is an encoder in 8-bit integers, where what is not a product of matrices may round too.
+    /// Returns true for an encoder in 8-bit integers, whose other computations may be approximate too.
     pub(crate) fn int8_encoder(&self) -> bool {
         self.int8.is_some() && self.whole_texts
     }
 
-    /// The processor that tensors are packed for.
+    /// Returns the processor that tensors are packed for.
     pub(crate) fn cpu(&self) -> &Cpu {
         self.cpu
     }
 
-    /// All values of a table.
+    /// Returns all values of a table `[rows, columns]`.
     pub(crate) fn table(&self, name: &str, rows: usize, columns: usize) -> Result<Vec<f32>, Error> {
         let table = self.checked(self.source.require(name)?, &[rows, columns])?;
         let mut out = vec![0.0; rows * columns];
@@ -162,8 +162,8 @@ impl Loader<'_> {
         Ok(out)
     }
 
-    /// Leaves a tensor unused, if it is there.
-    pub(crate) fn pass_over(&self, name: &str) -> Result<(), Error> {
+    /// Counts a tensor as used, if there is one of this name.
+    pub(crate) fn ignore(&self, name: &str) -> Result<(), Error> {
         if let Some(tensor) = self.source.optional(name)? {
             self.used.borrow_mut().insert(tensor.name().to_owned());
         }
@@ -179,17 +179,17 @@ impl Loader<'_> {
         Err(self.invalid(t.name(), what))
     }
 
-    /// How queries, keys and values lie where they are one matrix.
+    /// Returns the order of rows in a joint matrix of queries, keys and values.
     pub(crate) fn qkv_rows(&self) -> QkvRows {
         self.stored.qkv
     }
 
-    /// Whether gates stand last where they share a matrix.
+    /// Returns true if the gate's rows come last in a joint matrix of gate and up projection.
     pub(crate) fn gate_last(&self) -> bool {
         self.stored.gate_last
     }
 
-    /// Some rows of a matrix of a layer.
+    /// Packs a part of a layer's stored matrix `[rows, k]`.
     pub(crate) fn matrix_part(
         &self,
         name: &str,
@@ -229,11 +229,12 @@ impl Loader<'_> {
         self.pack(&view, place)
     }
 
+    /// Packs a matrix `[rows, k]`.
     pub(crate) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<PackedWeights, Error> {
         self.packed(name, &[rows, k])
     }
 
-    /// A matrix, or a stack of them.
+    /// Packs a matrix, or a stack of them.
     pub(crate) fn packed(&self, name: &str, shape: &[usize]) -> Result<PackedWeights, Error> {
         if let Some(tensor) = self.composed(name, shape)? {
             return self.pack(&self.checked_parts(&tensor, shape)?, None);
@@ -247,7 +248,7 @@ impl Loader<'_> {
         self.pack(&self.checked(found, shape)?, Some((name, 0)))
     }
 
-    /// Some rows of each matrix of a stack.
+    /// Packs a part of each matrix of a stack `[count, rows, k]`.
     pub(crate) fn stack_part(
         &self,
         name: &str,
@@ -266,7 +267,8 @@ impl Loader<'_> {
         self.pack(&TensorView::new(&label, found.dtype(), &[count, kept, k], &bytes)?, None)
     }
 
-    /// The matrices of a stack one by one; some checkpoints have each in a tensor of its own, with its number in the name.
+    /// Packs each matrix of a stack `[count, rows, k]` by itself; some checkpoints store each as a tensor with its
+    /// number in the name.
     pub(crate) fn each_of_stack(
         &self,
         name: &str,
@@ -285,7 +287,8 @@ impl Loader<'_> {
         (0..count).map(one).collect()
     }
 
-    /// Packs a matrix, or takes it from the cache. `place` is the tensor whose bytes it is, and where in them it begins.
+    /// Packs a matrix, or takes it from the cache. `place` is the tensor that it lies in and its first byte there;
+    /// pages of the file are released after packing.
     fn pack(&self, view: &TensorView<'_>, place: Option<(&str, usize)>) -> Result<PackedWeights, Error> {
         let short = |e| Error::resources(&self.source.path().display().to_string(), e);
         if let Some(packed) = self.int8_rows(view).map_err(short)? {
@@ -314,11 +317,12 @@ impl Loader<'_> {
                 PackedWeights::pack_in_slices(self.cpu, view, &mut release).map_err(short)?
             }
         };
-        self.tell(view);
+        self.report_progress(view);
         Ok(packed)
     }
 
-    /// A matrix of an encoder as INT8 rows, where that is asked for and loses little, or where the file has it so.
+    /// Packs a matrix of an encoder as INT8 rows, if 8-bit integers are asked for and lose little, or if the file
+    /// stores it so.
     fn int8_rows(&self, view: &TensorView<'_>) -> Result<Option<PackedWeights>, leyden_kernels::Error> {
         let asked = self.int8.as_ref().filter(|_| view.dtype().block_len() == 1);
         let stored = || PackedWeights::has_row_scales(view);
@@ -332,20 +336,19 @@ impl Loader<'_> {
         if let Some(report) = asked {
             report.borrow_mut().matrices += 1;
         }
-        self.tell(view);
+        self.report_progress(view);
         Ok(Some(packed))
     }
 
-    /// Tells that a matrix is packed.
-    fn tell(&self, view: &TensorView<'_>) {
+    /// Reports that a matrix is packed.
+    fn report_progress(&self, view: &TensorView<'_>) {
         let mut progress = self.progress.borrow_mut();
         progress.0 += view.bytes().len() as u64;
-        let (done, total, tell) = &mut *progress;
-        tell((*done).min(*total), *total);
+        let (done, total, report) = &mut *progress;
+        report((*done).min(*total), *total);
     }
 
-    /// The weights of a convolution over so many tokens of each channel, which files have channel by channel: those of all
-    /// channels for one token after the other.
+    /// Returns the weights of a convolution `[taps, width]`, which files store as `[width, taps]`.
     pub(crate) fn taps(&self, name: &str, width: usize, taps: usize) -> Result<Vec<f32>, Error> {
         let found = self.source.require(name)?;
         let shape = [width, 1, taps];
@@ -356,7 +359,7 @@ impl Loader<'_> {
         Ok((0..taps).flat_map(|j| values.chunks_exact(taps).map(move |c| c[j])).collect())
     }
 
-    /// A vector, which some files have in this shape.
+    /// Returns a vector, which some files store in this shape.
     pub(crate) fn flat_vector(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
         let found = self.source.require(name)?;
         let n = [shape.iter().product()];
@@ -366,7 +369,7 @@ impl Loader<'_> {
         Ok(out)
     }
 
-    /// A matrix that was made of others.
+    /// Packs a matrix that was computed from others.
     pub(crate) fn made(
         &self,
         name: &str,
@@ -377,7 +380,7 @@ impl Loader<'_> {
         self.pack(&TensorView::new(name, dtype, shape, bytes)?, None)
     }
 
-    /// One row of so many columns, a vector in some files and a matrix in others.
+    /// Packs a matrix `[1, k]`, which some files store as a vector.
     pub(crate) fn row(&self, name: &str, k: usize) -> Result<PackedWeights, Error> {
         let found = self.source.require(name)?;
         let shape = [1, k];
@@ -387,7 +390,7 @@ impl Loader<'_> {
             .map_err(|e| Error::resources(&self.source.path().display().to_string(), e))
     }
 
-    /// All values of a tensor of this shape.
+    /// Returns all values of a tensor of this shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
         let composed = self.composed(name, shape)?;
         let view = match &composed {
@@ -399,7 +402,7 @@ impl Loader<'_> {
         Ok(out)
     }
 
-    /// [`WeightSource::composed`], with what was lost noted.
+    /// Calls [`WeightSource::composed`], and notes the rounding error.
     fn composed(&self, name: &str, shape: &[usize]) -> Result<Option<OwnedTensor>, Error> {
         let found = self.source.composed(name, shape)?;
         if let Some(tensor) = found.as_ref().filter(|tensor| tensor.loss > 0.0) {
@@ -413,10 +416,12 @@ impl Loader<'_> {
         self.checked(tensor.view()?, shape)
     }
 
+    /// Returns a vector of `n` values, if there is one of this name.
     pub(crate) fn vector(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
         self.source.optional(name)?.map(|view| self.decoded(view, n)).transpose()
     }
 
+    /// Returns a vector of `n` values, or an error if there is none.
     pub(crate) fn required_vector(&self, name: &str, n: usize) -> Result<Vec<f32>, Error> {
         self.decoded(self.source.require(name)?, n)
     }
@@ -428,7 +433,7 @@ impl Loader<'_> {
         Ok(out)
     }
 
-    /// A tensor nobody asked for means that the file computes something we do not.
+    /// Checks that every tensor was used: an unused one belongs to a computation that the architecture lacks.
     pub(crate) fn check_all_used(&self, c: &ModelConfig) -> Result<(), Error> {
         let used = self.used.borrow();
         let unused = |n: &&str| !used.contains(*n) && !needless(n, c);
@@ -442,18 +447,18 @@ impl Loader<'_> {
     }
 }
 
-/// Whether no result depends on a tensor of this name: rotary frequencies, which old files have and which follow from the
-/// configuration, and layers that predict further tokens.
+/// Returns true if no result depends on a tensor of this name: rotary frequencies in old files, which follow from the
+/// configuration, and MTP layers.
 pub(crate) fn needless(name: &str, c: &ModelConfig) -> bool {
     let beyond = c.layers.len()..c.layers.len() + c.predictors;
-    // The layers' number is the first in a name.
+    // The first number in a name is the layer's.
     let number = name.split('.').find_map(|part| part.parse::<usize>().ok());
     name.ends_with("attn_rot_embd")
         || name.ends_with("rotary_emb.inv_freq")
         || number.is_some_and(|i| beyond.contains(&i))
 }
 
-/// The bytes of a matrix whose rows are the columns of another, each value of which is stored by itself.
+/// Returns the bytes of a matrix transposed; its type must store each value by itself.
 fn transposed(view: &TensorView<'_>) -> Vec<u8> {
     let (rows, columns) = (view.rows(), view.cols());
     let size = view.row_bytes() / columns.max(1);

@@ -1,4 +1,4 @@
-//! [`Network`]: what engine, server and library know of a loaded model's weights and their execution.
+//! [`Network`]: interface of a loaded model for engine, server and library.
 
 use crate::batch::Batch;
 use crate::config::ModelConfig;
@@ -11,86 +11,84 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-/// A loaded network: from token ids to states and logits.
+/// Loaded network, which computes hidden states and logits from token ids.
 pub trait Network: fmt::Debug + Send + Sync {
-    /// The model's parameters.
+    /// Returns the model's parameters.
     fn config(&self) -> &ModelConfig;
 
-    /// Number of token ids the model knows.
+    /// Returns the number of token ids.
     fn vocabulary(&self) -> usize;
 
-    /// What a cache for this model holds. Where [`ModelConfig::needs_whole_texts`], it is of use within a step alone.
+    /// Returns the shape of a cache for this model. If [`ModelConfig::needs_whole_texts`], it is only used within a
+    /// step.
     ///
     /// # Errors
     /// The head size does not fit the storage type.
     fn kv_shape(&self, kv_type: KvType) -> Result<KvShape, Error>;
 
-    /// Bytes of the workspace of a step of `tokens` tokens, of `outputs` of which logits are wanted.
+    /// Returns the bytes of the workspace of a step of `tokens` tokens with logits of `outputs` of them.
     fn workspace_bytes(&self, tokens: usize, outputs: usize) -> usize;
 
-    /// Bytes of packed weights.
+    /// Returns the bytes of packed weights.
     fn weight_bytes(&self) -> usize;
 
-    /// Bytes of packed weights that a step of `tokens` tokens reads: all of them, except that of a mixture's experts
-    /// only those count that a token chose, as many as there would be if all were chosen equally often.
+    /// Returns the bytes of packed weights that a step of `tokens` tokens reads. Of a mixture's experts only those
+    /// chosen by a token count: their expected number if all are chosen equally often.
     fn step_bytes(&self, tokens: usize) -> usize;
 
-    /// Multiplications with weights in a step of `tokens` tokens, of which as many go through the whole model as
-    /// `outputs` says: of the others the last layer takes keys and values alone.
+    /// Returns the number of multiplications with weights in a step of `tokens` tokens, `outputs` of which go through
+    /// the whole model; of the others the last layer computes keys and values only.
     fn step_macs(&self, tokens: usize, outputs: usize) -> u64;
 
-    /// The vectors of texts whose states were pooled to these, one after the other: the same, or what
-    /// [`ModelConfig::vector_dense`] makes of them.
+    /// Returns the vectors of texts from their pooled hidden states, with [`ModelConfig::vector_dense`] applied.
     fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32>;
 
-    /// The tokens of the vocabulary that a text has a number for, ascending, of all of its tokens, the special ones left out, and
-    /// of their states; none for a model that gives none ([`ModelConfig::sparse`]).
+    /// Returns the token weights of a text's sparse vector, by ascending id, from all of its tokens (`None` for special
+    /// ones) and their hidden states; empty for a model without [`ModelConfig::sparse`].
     fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)>;
 
-    /// The vectors of a text's tokens, of the states of all of them: these states, or where there is a head for vectors what that
-    /// makes of them, which is none for the first token and vectors of length 1 for the others
-    /// ([`ModelConfig::token_vectors`]).
+    /// Returns the vectors of a text's tokens from their hidden states: the states themselves or, with
+    /// [`ModelConfig::token_vectors`], vectors of length 1 for all tokens but the first.
     fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32>;
 
-    /// What the scores of labels are made of, for each span of words: of a text's words, of which each has these tokens, and of
-    /// labels, of which each has the state of one, and of the states of all tokens. They come by the spans' first words, of each
-    /// the shorter span first, for spans of at most [`SpanConfig::max_width`](crate::SpanConfig::max_width) words that end within
-    /// the text. Empty for a model without [`ModelConfig::spans`].
+    /// Returns the logits of all labels for each span of words, from the hidden states of all tokens, the token ranges
+    /// of words, and the token of each label. Spans have at most
+    /// [`SpanConfig::max_width`](crate::SpanConfig::max_width) words and come by first word, then by length. Empty for
+    /// a model without [`ModelConfig::spans`].
     ///
     /// # Panics
-    /// If a word or a label has tokens that have no states.
+    /// If a word or a label has tokens without states.
     fn span_logits(&self, cpu: &Cpu, states: &[f32], words: &[Range<usize>], labels: &[usize]) -> Vec<f32>;
 
-    /// What the scores of all labels are made of, for each of some states: those of tokens, or what texts' states were pooled
-    /// to, as [`ClassifierConfig::of`](crate::ClassifierConfig::of) says. Empty for a model that does not classify.
+    /// Returns the logits of all labels for each of `states`: hidden states of tokens or pooled ones of texts, see
+    /// [`ClassifierConfig::of`](crate::ClassifierConfig::of). Empty for a model that does not classify.
     fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32>;
 
-    /// The scores of all labels for these.
+    /// Returns the scores of all labels.
     fn classify(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
         let mut logits = self.label_logits(cpu, states);
         self.config().classifier().into_iter().for_each(|c| c.scores(cpu.tier(), &mut logits));
         logits
     }
 
-    /// Reads an adapter for this network: a folder of PEFT, or a GGUF file.
+    /// Reads an adapter for this network from a PEFT folder or a GGUF file.
     ///
     /// # Errors
-    /// A file cannot be read or is not valid, the adapter is of a kind that is not computed, it does not fit the model, or memory
-    /// is short. The error names the file and the key or tensor.
+    /// A file cannot be read or is not valid, the kind of adapter is not supported, it does not fit the model, or
+    /// memory is short. The error names the file and the key or tensor.
     fn adapter(&self, cpu: &Cpu, path: &Path) -> Result<Adapter, Error>;
 
-    /// Whether all adapters of a set were read for this network.
+    /// Returns true if all adapters of a set were read for this network.
     fn takes(&self, adapters: &AdapterSet) -> bool;
 
-    /// Runs a batch. Keys and values of its tokens go into `cache`; logits of `batch.outputs` are then in
-    /// `work.logits()`.
+    /// Runs a batch: stores keys and values of its tokens in `cache`, and logits of `batch.outputs` in `work`.
     ///
     /// # Errors
-    /// The model file, or that of its packed weights, was truncated while in use.
+    /// The model file, or its file of packed weights, was truncated while in use.
     ///
     /// # Panics
-    /// If a token id is outside the vocabulary, spans and tokens do not match, a span lacks blocks, or logits are wanted of a
-    /// model that has none: the engine checks requests before they come here.
+    /// If a token id is outside the vocabulary, spans and tokens do not match, a span lacks blocks, or logits are
+    /// wanted of a model without a head for them. The engine checks requests before.
     fn forward(
         &self,
         cpu: &Cpu,

@@ -1,11 +1,11 @@
-//! [`PackCache`]: packed weights kept in files, so that a later start need not pack again, and may share one copy
-//! with other processes.
+//! [`PackCache`]: files of packed weights (packs), with which a later start is faster, and which processes can share in
+//! memory.
 //!
-//! A pack is a GGUF file with one vector of bytes for each matrix and, as texts, what it was made of: the model's
-//! files with device, inode, size and times of change, every matrix's type and shape, and the checksums of its bytes.
-//! A reader computes the same texts from the model at hand; a pack whose texts differ is stale, one whose checksums
-//! differ is damaged, and both are made anew. A pack is never needed: whatever is wrong with it or its folder is
-//! said once, and the weights are packed from the model's file.
+//! A pack is a GGUF file with one vector of bytes for each matrix. Its metadata records its origin as texts: device,
+//! inode, size and times of change of the model's files, type and shape of every matrix, and checksums of its bytes. A
+//! reader computes the same texts from the model; a pack with other texts is stale, one with other checksums is
+//! damaged, and both are written again. Packs are optional: any fault of a pack or its folder is reported once, and the
+//! weights are packed from the model's file.
 
 use crate::int8::Int8Report;
 use leyden_kernels::Cpu;
@@ -17,45 +17,45 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where packed weights are kept, and what for.
+/// Cache of packed weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PackCache {
-    /// Nowhere: weights are packed at each start.
+    /// No cache: weights are packed at each start.
     #[default]
     Off,
-    /// In a folder.
+    /// Packs in a folder.
     Folder {
-        /// The folder; it is made when the first pack is.
+        /// Path of the folder; it is created with the first pack.
         path: PathBuf,
-        /// Which packs are made.
+        /// Choice of the packs that are written.
         make: Make,
-        /// Computes with the weights as they lie in the mapped file, in memory that all processes share, rather than
-        /// with a copy on huge pages, which is read faster.
+        /// True to compute with the weights in the mapped file, whose memory all processes share, instead of a copy on
+        /// huge pages, which is read faster.
         map: bool,
     },
 }
 
-/// Which packs are made. One that is damaged or stale is always made anew.
+/// Choice of the packs that are written. A damaged or stale pack is always replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Make {
-    /// None for a model that has none.
+    /// No pack for a model without one.
     Existing,
-    /// One for every model that is loaded.
+    /// A pack for every model that is loaded without one.
     Missing,
 }
 
-/// What the cache did for a model.
+/// Report of loading about packed weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PackReport {
-    /// The pack that the weights came from.
+    /// Path of the pack that weights were read from.
     pub read: Option<PathBuf>,
-    /// The pack that was made.
+    /// Path of the pack that was written.
     pub made: Option<PathBuf>,
-    /// Whether the weights are used as they lie in the file.
+    /// True if the weights are used in the mapped file.
     pub mapped: bool,
-    /// What became of matrices that were to be integers.
+    /// Report about the quantisation of matrices to 8-bit integers.
     pub int8: Int8Report,
-    /// What went wrong and was done without, for people.
+    /// Messages about faults that loading worked around.
     pub notes: Vec<String>,
 }
 
@@ -65,12 +65,12 @@ const FILES_KEY: &str = "leyden.pack.files";
 const NAMES_KEY: &str = "leyden.pack.names";
 const SHAPES_KEY: &str = "leyden.pack.shapes";
 const CHECKSUMS_KEY: &str = "leyden.pack.checksums";
-/// Matrices begin on pages.
+/// Alignment of matrices in bytes: a page.
 const ALIGNMENT: u32 = 4096;
 
 impl PackCache {
-    /// The file in which the packed weights of the model in a file or folder are kept; `None` if they are not, or
-    /// there is no such file.
+    /// Returns the path of the pack for the model at `model`, a file or folder; `None` if the cache is off or there is
+    /// no such model.
     #[must_use]
     pub fn file_of(&self, model: &Path) -> Option<PathBuf> {
         let PackCache::Folder { path, .. } = self else { return None };
@@ -81,12 +81,12 @@ impl PackCache {
     }
 }
 
-/// FNV-1a, 64 bits: tells paths apart. Two models that share a name only replace each other's packs.
+/// Computes the 64-bit FNV-1a hash of a path. Two models whose packs collide only replace each other's.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The model's files as they are now. A file that was written to has another time of change, which no program sets.
+/// Describes the current state of the model's files. Writing to a file changes its `ctime`, which programs cannot set.
 fn identity(source: &dyn WeightSource) -> std::io::Result<Vec<String>> {
     let line = |m: &fs::Metadata| {
         format!(
@@ -107,16 +107,16 @@ fn shape_of(tensor: &TensorView<'_>) -> String {
     format!("{} {} {}", tensor.dtype(), tensor.rows(), tensor.cols())
 }
 
-/// A pack that is open and belongs to the model.
+/// Open pack of the model.
 struct Pack {
     file: Arc<Gguf>,
     path: PathBuf,
-    /// By the tensor's name: type and shape, and the checksums.
+    /// Type with shape, and checksums, of each matrix by name.
     matrices: HashMap<String, (String, String)>,
 }
 
 impl Pack {
-    /// Opens the pack; the error is what to tell people.
+    /// Opens the pack; the error is a message for the user.
     fn open(path: &Path, identity: &[String]) -> Result<Pack, String> {
         let file = Gguf::open(path).map_err(|e| e.to_string())?;
         let damaged = |what: &str| format!("{}: {what}", path.display());
@@ -140,7 +140,7 @@ impl Pack {
         Ok(Pack { file: Arc::new(file), path: path.to_owned(), matrices })
     }
 
-    /// The packed weights of a tensor, or what to tell people.
+    /// Returns the packed weights of a tensor.
     fn matrix(&self, cpu: &Cpu, tensor: &TensorView<'_>, map: bool) -> Result<PackedWeights, Fault> {
         let damaged = |what: &str| {
             Fault::Damaged(format!("{}: {}: {what}", self.path.display(), Escaped(tensor.name())))
@@ -160,21 +160,23 @@ impl Pack {
     }
 }
 
-/// Why a matrix did not come out of a pack.
+/// Reason why a matrix cannot be read from a pack.
 enum Fault {
+    /// The pack is damaged; a message for the user.
     Damaged(String),
+    /// Memory is short.
     Resources(leyden_kernels::Error),
 }
 
-/// The cache while a model is being loaded.
+/// State of the cache while a model is loaded.
 pub(crate) struct Packs<'a> {
     cache: &'a PackCache,
     path: Option<PathBuf>,
     identity: Vec<String>,
     pack: Option<Pack>,
-    /// The file that matrices are used from where they lie.
+    /// File whose mapped matrices are used.
     mapped: Option<Arc<Gguf>>,
-    /// Whether a pack is to be made of what was loaded.
+    /// True if a pack is to be written after loading.
     make: bool,
     report: PackReport,
 }
@@ -199,13 +201,13 @@ impl<'a> Packs<'a> {
         packs
     }
 
-    /// Says why the pack is of no use. It will be made anew.
+    /// Discards a faulty pack with a note, and has it written again.
     fn discard(&mut self, why: &str) {
         self.report.notes.push(format!("{why}; the weights are packed again"));
         (self.pack, self.make) = (None, true);
     }
 
-    /// The packed weights of a tensor, if there is a pack and it has them.
+    /// Returns the packed weights of a tensor, if a pack has them.
     ///
     /// # Errors
     /// Memory is short.
@@ -229,7 +231,7 @@ impl<'a> Packs<'a> {
         }
     }
 
-    /// Makes the pack that is missing. Gives the file that weights are used from where they lie, if any.
+    /// Writes the pack if it is missing. Returns the report, and the file whose mapped matrices are used.
     pub(crate) fn finish(
         mut self,
         cpu: &Cpu,
@@ -251,11 +253,11 @@ impl<'a> Packs<'a> {
         (self.report, self.mapped)
     }
 
-    /// Writes the pack; the error is what to tell people.
+    /// Writes the pack; the error is a message for the user.
     fn write(&self, path: &Path, cpu: &Cpu, matrices: &[&PackedWeights]) -> Result<(), String> {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(|e| format!("{}: cannot be created: {e}", folder.display()))?;
-        // INT8 rows are quantised and packed in one.
+        // INT8 rows are not kept: they are quantised and packed in one pass.
         let matrices: Vec<_> = matrices.iter().filter(|m| !m.is_int8_rows()).copied().collect();
         let shape = |m: &&PackedWeights| format!("{} {} {}", m.dtype(), m.count() * m.rows(), m.k());
         let checksums = |m: &&PackedWeights| {

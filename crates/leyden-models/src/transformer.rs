@@ -1,12 +1,12 @@
-//! The transformer: embedding, blocks, head.
+//! [`Transformer`]: embedding, layers and heads of a model.
 //!
-//! Layers run eagerly, one after the other, on buffers of the workspace. A block is: multiply by Q, K and V, rotate, store keys
-//! and values, attend, multiply by O onto the residual stream; then the feed-forward layer, whose last product goes onto the
-//! stream too. In a mixture of experts that is done by those of a token. What is normalised, before each half, on the way
-//! to the stream or behind it, [`LayerConfig::norms`] says.
+//! Layers run eagerly, one after the other, on buffers of the workspace. A layer projects its input to queries, keys
+//! and values, rotates them, stores keys and values in the cache, computes attention, and adds its output projection to
+//! the residual stream; then it adds the results of the feed-forward layer, or of the token's experts in a mixture, to
+//! the stream. [`LayerConfig::norms`] says which of these inputs and results are normalised.
 //!
-//! Of the last block's output only the rows that are asked for are of use, for most of a prompt none: the others end with
-//! their keys and values.
+//! In the last layer only the wanted rows are computed, which are none for most of a prompt; of the other rows it only
+//! stores keys and values.
 
 use crate::activation_sums::ActivationSums;
 use crate::batch::{Batch, Rows};
@@ -31,26 +31,26 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A loaded transformer.
+/// Loaded transformer.
 pub(crate) struct Transformer {
     config: ModelConfig,
     source: Arc<dyn WeightSource>,
-    /// The file that matrices lie in, where they are not in memory of our own.
+    /// File of packed weights, if they are used as mapped from it.
     pack: Option<Arc<Gguf>>,
     parts: Parts,
     targets: Arc<Targets>,
 }
 
-/// Everything in it that comes from tensors.
+/// Parts of a transformer that are loaded from tensors.
 pub(crate) struct Parts {
     embedding: Embedding,
     per_layer: Option<PerLayerEmbedding>,
     streams: Option<Streams>,
     ropes: Ropes,
     layers: Vec<Layer>,
-    /// Behind the last layer, unless each layer ends with one.
+    /// Norm after the last layer, unless each layer ends with one.
     norm: Option<Norm>,
-    /// From states to logits.
+    /// Projection from hidden states to logits.
     head: Option<PackedWeights>,
     head_bias: Option<Vec<f32>>,
     classifier: Option<Classifier>,
@@ -71,7 +71,7 @@ impl Parts {
             (0..c.layers.len()).map(|i| Layer::load(loader, c, i, &mut ropes)).collect::<Result<_, _>>()?;
         let norm = match c.layers.last().map(|layer| layer.norms) {
             Some(NormPlacement::Post) => None,
-            // LFM2's name for it in GGUF.
+            // GGUF files of LFM2 name it so.
             _ if !loader.has("output_norm.weight")? && loader.has("token_embd_norm.weight")? => {
                 Some(Norm::load(loader, c.norm, "token_embd_norm", c.width)?)
             }
@@ -80,14 +80,14 @@ impl Parts {
         let vocabulary = embedding.vocabulary();
         let head = match c.head {
             Head::States | Head::Classifier(_) => {
-                // What a decoder with another head was trained with.
-                loader.pass_over("output.weight")?;
+                // The file may keep the head that a decoder was trained with.
+                loader.ignore("output.weight")?;
                 None
             }
             Head::Logits if loader.has("output.weight")? => {
                 Some(loader.matrix("output.weight", vocabulary, c.width)?)
             }
-            // Without a matrix of its own the output shares the embedding's.
+            // Without a matrix of its own the head shares the embedding's (tied embeddings).
             Head::Logits => Some(loader.matrix("token_embd.weight", vocabulary, c.width)?),
         };
         let head_bias = loader.vector("output.bias", vocabulary)?.filter(|_| head.is_some());
@@ -114,17 +114,18 @@ impl Parts {
         })
     }
 
-    /// Number of logits.
+    /// Returns the number of logits of a token.
     fn logits(&self) -> usize {
         self.head.as_ref().map_or(0, PackedWeights::rows)
     }
 
-    /// Every matrix, in the order of the computation.
+    /// Returns every matrix, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let layers = self.layers.iter().flat_map(Layer::matrices);
-        let besides = self.per_layer.iter().map(PerLayerEmbedding::matrix);
+        let per_layer = self.per_layer.iter().map(PerLayerEmbedding::matrix);
         let streams = self.streams.iter().flat_map(Streams::matrices);
-        let layers = self.embedding.matrices().chain(besides).chain(streams).chain(layers).chain(&self.head);
+        let layers =
+            self.embedding.matrices().chain(per_layer).chain(streams).chain(layers).chain(&self.head);
         let heads = layers.chain(self.classifier.iter().flat_map(Classifier::matrices));
         heads
             .chain(self.sparse.iter().flat_map(Sparse::matrices))
@@ -165,13 +166,13 @@ impl Network for Transformer {
 
     fn step_bytes(&self, tokens: usize) -> usize {
         let tokens = i32::try_from(tokens).unwrap_or(i32::MAX);
-        let passed_over = |(layer, config): (&Layer, &LayerConfig)| {
+        let unread = |(layer, config): (&Layer, &LayerConfig)| {
             let Some(experts) = config.experts else { return 0.0 };
             let stacks: usize = layer.matrices().iter().filter(|m| m.count() > 1).map(|m| m.bytes()).sum();
             stacks as f64 * (1.0 - experts.used as f64 / experts.count as f64).powi(tokens)
         };
         let layers = self.parts.layers.iter().zip(&self.config.layers);
-        self.weight_bytes() - layers.map(passed_over).sum::<f64>() as usize
+        self.weight_bytes() - layers.map(unread).sum::<f64>() as usize
     }
 
     fn step_macs(&self, tokens: usize, outputs: usize) -> u64 {
@@ -213,12 +214,12 @@ impl Network for Transformer {
         if let Some(streams) = &self.parts.streams {
             streams.spread(cpu, work);
         }
-        self.parts.ropes.place(batch, &mut work.step.rotations);
+        self.parts.ropes.rotations(batch, &mut work.step.rotations);
         work.place(batch);
         let wanted = batch.wanted();
         let (all, wanted_rows) = (Rows::all(batch), Rows::some(batch, &wanted));
         work.adapters.begin(batch, &wanted);
-        // Behind the last layer with keys and values of its own nothing but the wanted rows is of use.
+        // From the last layer with keys and values of its own on, only the wanted rows are needed.
         let last = self.config.last_of_own();
         for (i, layer) in self.parts.layers.iter().enumerate() {
             let rows = if i >= last { &wanted_rows } else { &all };
@@ -232,12 +233,12 @@ impl Network for Transformer {
         if let Some(streams) = self.parts.streams.as_ref().filter(|_| !wanted.is_empty()) {
             streams.join(cpu, work);
         }
-        let states = places(&wanted, batch.states);
+        let states = indices_of(batch.states, &wanted);
         match &self.parts.norm {
             Some(norm) => norm.some_rows(cpu, &work.stream, &states, &mut work.wanted_states),
             None => copy(&states, self.config.width, &work.stream, &mut work.wanted_states),
         }
-        self.predict(cpu, &places(&wanted, batch.outputs), work);
+        self.predict(cpu, &indices_of(batch.outputs, &wanted), work);
         match &self.pack {
             Some(pack) => Ok(pack.check_intact()?),
             None => Ok(()),
@@ -249,18 +250,18 @@ impl Network for Transformer {
     }
 
     fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)> {
-        let mut numbers = match (&self.parts.sparse, &self.parts.token_weights) {
-            (Some(head), _) => head.numbers(cpu, states),
-            (None, Some(head)) => head.numbers(cpu, tokens, states),
+        let mut weights = match (&self.parts.sparse, &self.parts.token_weights) {
+            (Some(head), _) => head.weights(cpu, states),
+            (None, Some(head)) => head.weights(cpu, tokens, states),
             (None, None) => Vec::new(),
         };
-        if let Some(most) = self.config.vectors.most_numbers.filter(|most| *most < numbers.len()) {
-            // Of equal numbers the first token's stays.
-            numbers.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-            numbers.truncate(most);
-            numbers.sort_by_key(|number| number.0);
+        if let Some(max) = self.config.vectors.most_numbers.filter(|max| *max < weights.len()) {
+            // Of tokens with equal weights the smaller ids are kept.
+            weights.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            weights.truncate(max);
+            weights.sort_by_key(|weight| weight.0);
         }
-        numbers
+        weights
     }
 
     fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32> {
@@ -302,7 +303,7 @@ impl Transformer {
         self.parts.layers.iter_mut().for_each(|layer| layer.set_outliers(sums));
     }
 
-    /// Logits of the wanted rows of the stream.
+    /// Computes the logits of the rows `outputs` of the stream.
     fn predict(&self, cpu: &Cpu, outputs: &[usize], work: &mut Workspace) {
         let width = self.config.width;
         let Some(head) = self.parts.head.as_ref().filter(|_| !outputs.is_empty()) else {
@@ -331,7 +332,7 @@ impl Transformer {
     }
 }
 
-/// Copies some rows of `width` values.
+/// Copies rows of `from` `[n, width]` to `to`.
 fn copy(rows: &[usize], width: usize, from: &[f32], to: &mut Aligned<f32>) {
     to.resize(rows.len() * width);
     for (&row, to) in rows.iter().zip(to.chunks_exact_mut(width)) {
@@ -339,7 +340,7 @@ fn copy(rows: &[usize], width: usize, from: &[f32], to: &mut Aligned<f32>) {
     }
 }
 
-/// Where each of `some` stands among `rows`, which it is one of; both ascend.
-fn places(rows: &[usize], some: &[usize]) -> Vec<usize> {
+/// Returns the index in `rows` of each of `some`, which are among them; both ascend.
+fn indices_of(some: &[usize], rows: &[usize]) -> Vec<usize> {
     some.iter().map(|row| rows.partition_point(|r| r < row)).collect()
 }

@@ -1,9 +1,10 @@
-//! Alternating updates (Baykal et al., 2023), as Gemma 3n has them: several streams, of which a layer computes one. What the layer
-//! will make of all of them is predicted before it, by mixing them, and corrected behind it, by how far the one is off. Beside
-//! attention stands a short product with two matrices (a learned augmented residual layer).
+//! Alternating updates (AltUp; Baykal et al., 2023) as in Gemma 3n: each token has several residual streams, and a
+//! layer computes one of them, the active one. Before the layer all streams are predicted as mixtures of each other;
+//! after it all are corrected by the error of the active one's prediction. Parallel to attention is a low-rank product
+//! (LAuReL, a learned augmented residual layer).
 //!
-//! `work.altup.streams` has the streams of a token one behind the other, `work.altup.predicted` likewise; the stream that the layer computes
-//! is `work.stream`, as in any other model.
+//! `work.altup.streams` and `work.altup.predicted` are `[rows, streams * width]`; the active stream is `work.stream`,
+//! as in other models.
 
 use super::attention::keep;
 use super::linear::{Linear, apply};
@@ -17,19 +18,19 @@ use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{add_scaled, dot_rows, soft_cap};
 
-/// From one stream to all of them, and back.
+/// Projections from the embedding to all streams, and from all streams to the head.
 #[derive(Debug)]
 pub(crate) struct Streams {
     width: usize,
     count: usize,
-    /// To each stream but the first.
+    /// Projection to each stream but the first.
     spread: Vec<PackedWeights>,
-    /// From each stream but the first.
+    /// Projection from each stream but the first.
     join: Vec<PackedWeights>,
 }
 
-/// The mean square of a stream is taken for at least this.
-const LEAST_SQUARE: f32 = 1e-5;
+/// Lower bound of a stream's mean square, as a divisor.
+const MIN_SQUARE: f32 = 1e-5;
 
 fn mean_square(cpu: &Cpu, row: &[f32]) -> f32 {
     let mut sum = [0.0];
@@ -37,9 +38,9 @@ fn mean_square(cpu: &Cpu, row: &[f32]) -> f32 {
     sum[0] / row.len() as f32
 }
 
-/// What a row is multiplied by, so that it has the magnitude of another one.
+/// Returns the factor that gives `row` the root mean square of `target`.
 fn to_magnitude(cpu: &Cpu, target: &[f32], row: &[f32]) -> f32 {
-    mean_square(cpu, target).sqrt() / mean_square(cpu, row).max(LEAST_SQUARE).sqrt()
+    mean_square(cpu, target).sqrt() / mean_square(cpu, row).max(MIN_SQUARE).sqrt()
 }
 
 impl Streams {
@@ -53,7 +54,7 @@ impl Streams {
         self.spread.iter().chain(&self.join)
     }
 
-    /// All streams, from the one.
+    /// Computes all streams: the first is the stream, the others are projections of it, scaled to its magnitude.
     pub(crate) fn spread(&self, cpu: &Cpu, work: &mut Workspace) {
         let (width, all) = (self.width, self.width * self.count);
         work.altup.streams.resize(work.stream.len() * self.count);
@@ -77,7 +78,8 @@ impl Streams {
         }
     }
 
-    /// One stream, from all of them.
+    /// Sets the stream to the mean of all streams, each but the first projected and scaled to the magnitude of the
+    /// first.
     pub(crate) fn join(&self, cpu: &Cpu, work: &mut Workspace) {
         let (width, all) = (self.width, self.width * self.count);
         let rows = work.altup.streams.len() / all;
@@ -107,21 +109,22 @@ impl Streams {
     }
 }
 
-/// What a layer does with the streams.
+/// Alternating updates and augmented residual layer of one layer.
 #[derive(Debug)]
 pub(crate) struct AltUp {
     width: usize,
     streams: usize,
     active: usize,
-    /// Says how the streams of a token are mixed.
+    /// Router of the active stream, whose results (modes) set the factors of prediction and correction.
     router_norm: Norm,
     router: Linear,
-    /// From that to the factors of the prediction, `[to][from]` for each of them, and to those of the correction.
+    /// Matrix from modes to factors of the prediction `[to, from, modes]`.
     predict: Vec<f32>,
+    /// Matrix from modes to factors of the correction `[to, modes]`.
     correct: Vec<f32>,
-    /// Of the active stream, for what the layer adds to the others.
+    /// Scale of the corrected active stream as the input of the per-layer embedding `[width]`.
     scale: Option<Vec<f32>>,
-    /// The learned augmented residual layer.
+    /// Low-rank product of the augmented residual layer.
     left: Linear,
     right: Linear,
     laurel_norm: Norm,
@@ -142,14 +145,14 @@ impl AltUp {
             streams,
             active: altup.active,
             router_norm: Norm::load(loader, c.norm, &name("altup_router_norm"), width)?
-                .times(1.0 / width as f32),
+                .scaled(1.0 / width as f32),
             router: Linear::load(loader, &name("altup_router"), streams, width)?,
             predict: loader.table(&name("altup_predict_coef.weight"), streams * streams, streams)?,
             correct: loader.table(&name("altup_correct_coef.weight"), streams, streams)?,
             scale: match altup.scaled {
                 true => Some(loader.required_vector(&name("altup_correct_scale.weight"), width)?),
                 false => {
-                    loader.pass_over(&name("altup_correct_scale.weight"))?;
+                    loader.ignore(&name("altup_correct_scale.weight"))?;
                     None
                 }
             },
@@ -163,7 +166,7 @@ impl AltUp {
         [&self.router, &self.left, &self.right].map(|l| &l.weights)
     }
 
-    /// How the streams of each token are mixed, by the rows that the stream holds: in `work.altup.modes`.
+    /// Computes the modes of the rows of the stream, into `work.altup.modes`.
     fn route(&self, cpu: &Cpu, work: &mut Workspace) {
         self.router_norm.rows(cpu, &work.stream, &mut work.normed);
         if let Some(sums) = &mut work.sums {
@@ -172,11 +175,11 @@ impl AltUp {
         work.altup.modes.resize(work.normed.len() / self.width * self.streams);
         let product = (&self.router, &mut work.altup.modes[..]);
         apply(cpu, &mut work.activations, &work.normed, Write::Set, [product]);
-        // With a cap of one it is the hyperbolic tangent.
+        // A soft cap of one is the hyperbolic tangent.
         soft_cap(cpu.tier(), &mut work.altup.modes, 1.0);
     }
 
-    /// Predicts all streams. The one that the layer computes is the stream.
+    /// Predicts all streams, and sets the stream to the active one's prediction.
     pub(crate) fn predict(&self, cpu: &Cpu, work: &mut Workspace) {
         let (n, width) = (self.streams, self.width);
         let all = n * width;
@@ -206,9 +209,9 @@ impl AltUp {
         });
     }
 
-    /// What stands beside attention, of the rows that are left, whose normalised ones are in `work.normed`. `rows` are those of
-    /// the batch that are.
-    pub(crate) fn beside(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
+    /// Computes the augmented residual layer for `work.normed`, which holds `rows` of the batch, into
+    /// `work.altup.laurel`.
+    pub(crate) fn laurel(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
         let (width, rank) = (self.width, self.left.weights.rows());
         let had = work.altup.predicted.len() / (self.streams * width);
         if rows.len() < had {
@@ -233,8 +236,8 @@ impl AltUp {
         });
     }
 
-    /// Joins it with what attention made of the stream.
-    pub(crate) fn join_beside(&self, cpu: &Cpu, work: &mut Workspace) {
+    /// Adds the results of the augmented residual layer to the stream after attention, and scales the sum.
+    pub(crate) fn add_laurel(&self, cpu: &Cpu, work: &mut Workspace) {
         let (width, laurel) = (self.width, &work.altup.laurel);
         cpu.for_rows(&mut work.stream, width, |i, row| {
             for (x, l) in row.iter_mut().zip(&laurel[i * width..(i + 1) * width]) {
@@ -243,14 +246,14 @@ impl AltUp {
         });
     }
 
-    /// Corrects all streams by what the layer made of the one. The stream is then what the layer's own numbers are to be
-    /// multiplied with.
+    /// Corrects all streams by the layer's result. The stream is then the corrected active one, scaled: the input of
+    /// the per-layer embedding.
     pub(crate) fn correct(&self, cpu: &Cpu, work: &mut Workspace) {
         let (n, width) = (self.streams, self.width);
         let all = n * width;
         let active = self.active * width..(self.active + 1) * width;
         self.route(cpu, work);
-        // How far the prediction is off.
+        // The error of the prediction.
         let predicted = &work.altup.predicted;
         cpu.for_rows(&mut work.stream, width, |i, row| {
             row.iter_mut().zip(&predicted[i * all..][active.clone()]).for_each(|(x, p)| *x -= p);
@@ -274,7 +277,7 @@ impl AltUp {
         });
     }
 
-    /// Adds rows to all streams but the first.
+    /// Adds `work.branch` to all streams but the first.
     pub(crate) fn add_to_others(&self, cpu: &Cpu, work: &mut Workspace) {
         let (width, branch) = (self.width, &work.branch);
         cpu.for_rows(&mut work.altup.streams, self.streams * width, |i, row| {

@@ -1,9 +1,9 @@
 //! Self-attention.
 
-use super::linear::{Ending, Linear, apply_adapted};
+use super::linear::{Linear, OutputOf, apply_adapted};
 use super::norm::Norm;
-use super::position_bias::{Attended, Bias};
-use super::residual::Half;
+use super::position_bias::{AttentionInput, Bias};
+use super::residual::Residual;
 use super::rope::Ropes;
 use crate::activation_sums::ActivationSums;
 use crate::batch::Rows;
@@ -23,37 +23,37 @@ use leyden_kernels::ops::{RopePairs, Rotation, ln, rope, sigmoid};
 /// Self-attention of one layer.
 #[derive(Debug)]
 pub(crate) struct Attention {
-    /// By what number the cache knows the keys and values that it attends to.
+    /// Index of its keys and values in the cache.
     layer: usize,
     query: Linear,
-    /// Of what is mixed.
+    /// Gate of the results.
     gate: Option<Linear>,
-    /// Its own keys and values, if it does not share those of another layer.
+    /// Projections to keys and values, unless it shares those of another layer.
     own: Option<KeysValues>,
-    /// Normalisation of queries, of as many values at a time as it has weights.
+    /// Norm of queries, applied to as many values at a time as it has weights.
     query_norm: Option<Norm>,
     temperature: Option<Temperature>,
     output: Linear,
     head_dim: usize,
-    /// Which values turn together, and the number of the rotation among the model's.
+    /// Pairs of values that are rotated, and the index of the rotation in [`Ropes`].
     rope: Option<(RopePairs, usize)>,
     scale: f32,
     mask: Mask,
     soft_cap: Option<f32>,
-    /// Of each query head.
+    /// Attention sinks `[heads]`.
     sinks: Option<Vec<f32>>,
-    /// Where scores depend on how far tokens are apart, and the layer that they are of.
+    /// Position bias, and the layer's configuration.
     bias: Option<(Bias, LayerConfig)>,
-    /// Of an encoder in 8-bit integers, whose attention goes over whole texts in such and not over the cache: heads of queries, and of
-    /// keys and values.
+    /// Number of query heads and of key-value heads, for an encoder in 8-bit integers: its attention is computed over
+    /// whole texts in 8-bit integers, without the cache.
     texts: Option<[usize; 2]>,
 }
 
-/// What makes keys and values.
+/// Projections to keys and values, and their norms.
 #[derive(Debug)]
 struct KeysValues {
     key: Linear,
-    /// Where there is none, values are what keys are before they are normalised.
+    /// Value projection; without one, values are the keys before their norm.
     value: Option<Linear>,
     key_norm: Option<Norm>,
     value_norm: Option<Norm>,
@@ -76,7 +76,7 @@ impl Attention {
         let mixed = layer.heads * layer.value_dim;
         let qk_norm = NormConfig { kind: NormKind::Rms, ..c.norm };
         let norm = |part: &str, n| Norm::load(loader, qk_norm, &format!("blk.{i}.{part}"), n);
-        let rope = |rope: &RopeConfig| Ok::<_, Error>((rope.pairs, ropes.number(loader, rope)?));
+        let rope = |rope: &RopeConfig| Ok::<_, Error>((rope.pairs, ropes.index(loader, rope)?));
         let ((query, [key, value]), gate) = match layer.output_gate {
             true => gated_queries(loader, layer, c.width, i)?,
             false => (queries_keys_values(loader, layer, c.width, i)?, None),
@@ -85,7 +85,8 @@ impl Attention {
             Some(key) => Bias::load(loader, c, i, [&query, key])?,
             None => None,
         };
-        // Where distances are multiplied with the matrices of queries and keys too, an adapter would have to change that.
+        // Disentangled attention multiplies relative positions with the matrices of queries and keys too, which
+        // adapters do not change.
         let changes = !matches!(bias, Some(Bias::Disentangled(_)));
         let adaptable = |linear: Linear| if changes { linear.adaptable(loader) } else { linear };
         let (query, gate) = (adaptable(query), gate.map(adaptable));
@@ -106,15 +107,15 @@ impl Attention {
                 key_norm: sizes.map(|(_, k)| norm("attn_k_norm", k)).transpose()?,
                 value_norm: match layer.values {
                     Values::Own => None,
-                    Values::Normalised | Values::OfKeys => Some(Norm::plain(layer.value_dim, c.norm.eps)),
+                    Values::Normalised | Values::OfKeys => Some(Norm::plain_rms(layer.value_dim, c.norm.eps)),
                 },
             })
         };
         Ok(Attention {
             texts: texts.then_some([layer.heads, layer.kv_heads]),
             bias: bias.map(|bias| (bias, layer.clone())),
-            // Where texts are computed whole, nobody asks for keys and values again, and every layer's take the place of the
-            // last one's.
+            // If texts are computed whole, keys and values are read in their own layer only, so all layers share one
+            // place.
             layer: if c.needs_whole_texts() { 0 } else { layer.kv_of.unwrap_or(i) },
             query,
             gate,
@@ -134,14 +135,14 @@ impl Attention {
         })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let own = self.own.iter().flat_map(KeysValues::linears);
         let all = [&self.query].into_iter().chain(own).chain([&self.output]).chain(&self.gate);
         all.map(|l| &l.weights).collect()
     }
 
-    /// Says which channels of their inputs are outliers, by what they were multiplied with.
+    /// Sets the outlier channels of its matrices' inputs, by sums of squares of these inputs.
     pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
         let input = sums.outliers(&self.query.name);
         let own = self.own.iter_mut().flat_map(|own| [&mut own.key].into_iter().chain(&mut own.value));
@@ -150,13 +151,14 @@ impl Attention {
         self.output.set_outliers(sums.outliers(&self.output.name));
     }
 
-    /// Those whose products go into the cache.
+    /// Returns the matrices whose products go into the cache.
     pub(crate) fn stored(&self) -> Vec<&PackedWeights> {
         self.own.iter().flat_map(KeysValues::linears).map(|l| &l.weights).collect()
     }
 
-    /// Keys and values of all rows of `work.normed`, into the cache. The stream then holds `rows` alone, whose queries
-    /// are in `work.attention.queries`. Where the layer has none of its own, the stream may do so before.
+    /// Stores keys and values of all rows of `work.normed` in the cache. The stream then holds `rows` alone, whose
+    /// queries are in `work.attention.queries`. If the layer has no keys and values of its own, the stream may hold
+    /// `rows` alone before.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let width = self.query.weights.k();
         let n = work.normed.len() / width;
@@ -206,10 +208,12 @@ impl Attention {
         }
         let rotations = self.rope.map(|(_, number)| &work.step.rotations[number]);
         let queries = (self.query.weights.rows(), self.query_norm.as_ref());
-        self.turn(cpu, &mut work.attention.queries, queries, |i| rotations.map(|all| &all[rows[i]]));
+        self.normalise_and_rotate(cpu, &mut work.attention.queries, queries, |i| {
+            rotations.map(|all| &all[rows[i]])
+        });
         if let Some(own) = &self.own {
             let keys = (own.key.weights.rows(), own.key_norm.as_ref());
-            self.turn(cpu, &mut work.attention.keys, keys, |i| rotations.map(|all| &all[i]));
+            self.normalise_and_rotate(cpu, &mut work.attention.keys, keys, |i| rotations.map(|all| &all[i]));
         }
         if let Some(temperature) = self.temperature {
             let positions = &work.step.positions;
@@ -223,8 +227,8 @@ impl Attention {
         }
     }
 
-    /// Normalises and rotates the heads of every row of so many values, where they are to be.
-    fn turn<'r>(
+    /// Normalises and rotates the heads of every row of `vectors` `[rows, width]`, if there is a norm and a rotation.
+    fn normalise_and_rotate<'r>(
         &self,
         cpu: &Cpu,
         vectors: &mut [f32],
@@ -244,25 +248,27 @@ impl Attention {
         });
     }
 
-    /// The matrix that its results are multiplied with, if nothing else is done to them.
+    /// Returns the output projection, unless the results are gated before it.
     pub(crate) fn plain_output(&self) -> Option<&Linear> {
         self.gate.is_none().then_some(&self.output)
     }
 
-    /// Computes attention of `rows`, those of the stream, and adds it to the stream.
+    /// Computes attention for `rows`, the rows in the stream, and adds the results to it.
     pub(crate) fn attend(
         &self,
         cpu: &Cpu,
         rows: &Rows<'_>,
         cache: &KvCache,
-        to: Half<'_>,
+        to: Residual<'_>,
         work: &mut Workspace,
     ) {
         self.mix(cpu, rows, cache, work);
-        to.write(cpu, work, |work, out, write| work.end_half(cpu, Ending::Mixed, &self.output, out, write));
+        to.write(cpu, work, |work, out, write| {
+            work.project_out(cpu, OutputOf::Attention, &self.output, out, write)
+        });
     }
 
-    /// What is then multiplied with the matrix of the output, into `work.attention.mixed`.
+    /// Computes the input of the output projection, into `work.attention.mixed`.
     pub(crate) fn mix(&self, cpu: &Cpu, rows: &Rows<'_>, cache: &KvCache, work: &mut Workspace) {
         let (spans, starts) = (&rows.spans[..], &rows.text_starts[..]);
         let &Attention { layer, scale, mask, soft_cap, .. } = self;
@@ -272,7 +278,7 @@ impl Attention {
         match &self.bias {
             bias if let Some(heads) = self.texts => {
                 let longest = spans.iter().map(|span| span.stored).max().unwrap_or(1);
-                let numbers = bias.as_ref().and_then(|(bias, _)| bias.numbers(heads[0], longest));
+                let numbers = bias.as_ref().and_then(|(bias, _)| bias.by_distance(heads[0], longest));
                 let value_dim = self.output.weights.k() / heads[0];
                 let texts = WholeTexts {
                     spans,
@@ -300,8 +306,8 @@ impl Attention {
             Some((bias, layer)) => {
                 let (queries, keys, values) =
                     (&work.attention.queries[..], &work.attention.keys[..], &work.attention.values[..]);
-                let attended = Attended { layer, spans, starts, queries, keys, values };
-                bias.attend(cpu, &attended, &mut work.attention.mixed);
+                let input = AttentionInput { layer, spans, starts, queries, keys, values };
+                bias.attend(cpu, &input, &mut work.attention.mixed);
             }
         }
         if self.gate.is_some() {
@@ -316,17 +322,17 @@ impl Attention {
 }
 
 impl Temperature {
-    /// The factor at a position.
+    /// Returns the factor of the query at a position.
     fn at(self, position: usize) -> f32 {
         let whole = (position / self.length) as f64;
         (1.0 + f64::from(self.scale) * ln(1.0 + whole)) as f32
     }
 }
 
-/// The matrix of queries, and those of keys and values where there are some.
+/// Projection to queries, and those to keys and values if there are any.
 type QueriesKeysValues = (Linear, [Option<Linear>; 2]);
 
-/// The matrices of queries, keys and values, and the gate's, whose rows lie behind those of each head's query.
+/// Loads the matrices of queries, keys and values, and of the gate, whose rows follow those of each head's query.
 fn gated_queries(
     loader: &Loader<'_>,
     layer: &LayerConfig,
@@ -344,8 +350,8 @@ fn gated_queries(
     Ok((all, Some(part("gate", 1)?)))
 }
 
-/// The matrices of queries, keys and values, which may be one. Those of keys and values are there unless the layer shares
-/// another one's, and that of values may be the keys'.
+/// Loads the matrices of queries, keys and values, which the file may store as one. A layer that shares another layer's
+/// keys and values has neither matrix; a layer whose values are its keys has no matrix of values.
 fn queries_keys_values(
     loader: &Loader<'_>,
     layer: &LayerConfig,
@@ -358,9 +364,9 @@ fn queries_keys_values(
     if loader.has(&name("q.weight"))? {
         let linear = |part: &str, rows| Linear::load(loader, &name(part), rows, width);
         if layer.kv_of.is_some() {
-            // Some files have them, of training.
+            // Some files keep unused ones from training.
             for part in ["k.weight", "v.weight", "k.bias", "v.bias", "k_norm.weight"] {
-                loader.pass_over(&name(part))?;
+                loader.ignore(&name(part))?;
             }
             return Ok((linear("q", q)?, [None, None]));
         }
@@ -371,7 +377,7 @@ fn queries_keys_values(
         return Ok((linear("q", q)?, [Some(linear("k", k)?), value]));
     }
     let each = [q, k, v];
-    // By how many groups the rows lie, and how many of each one's are queries, keys and values.
+    // The rows are stored in groups, each with its rows of queries, keys and values.
     let groups = match loader.qkv_rows() {
         QkvRows::Stacked => 1,
         QkvRows::Grouped => kv_heads,
@@ -390,9 +396,9 @@ fn queries_keys_values(
     Ok((query, [Some(part("k", 1)?), Some(part("v", 2)?)]))
 }
 
-/// Keeps some rows of `width` values, which ascend.
+/// Keeps only `rows` of `values` `[n, width]`; `rows` ascend.
 pub(crate) fn keep(rows: &[usize], width: usize, values: &mut Aligned<f32>) {
-    // Each moves to a place at or before its own.
+    // Since rows ascend, each moves to its own place or an earlier one.
     for (to, &from) in rows.iter().enumerate() {
         values.copy_within(from * width..(from + 1) * width, to * width);
     }

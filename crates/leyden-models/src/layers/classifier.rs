@@ -1,4 +1,4 @@
-//! The head that gives labels scores.
+//! Classification head: scores of labels.
 
 use super::linear::{Linear, apply};
 use super::norm::Norm;
@@ -9,7 +9,8 @@ use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::ops::{self, Activation, exp, sigmoid, softmax};
 use leyden_kernels::{Cpu, PackedA, Tier};
 
-/// A matrix on what states are pooled to, or on each of them, and before it, in some models, another one with a function.
+/// Projection from pooled hidden states, or from each token's, to labels; in some models after a dense layer with an
+/// activation function.
 #[derive(Debug)]
 pub(crate) struct Classifier {
     dense: Option<(Linear, DenseActivation, Option<Norm>)>,
@@ -32,7 +33,7 @@ impl Classifier {
                     anew with a converter that keeps it";
                 return Err(loader.invalid("cls.output.weight", what.to_owned()));
             }
-            // One matrix alone gives the scores, whatever it is called.
+            // The only matrix is the output projection, though it is named as a dense layer.
             return Ok(Classifier { dense: None, output: Linear::load(loader, "cls", labels, width)? });
         }
         let dense = match config.dense.filter(|_| has_dense || !optional) {
@@ -46,12 +47,12 @@ impl Classifier {
         Ok(Classifier { dense, output: Linear::load(loader, name, labels, width)? })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
         self.dense.iter().map(|(dense, ..)| &dense.weights).chain([&self.output.weights])
     }
 
-    /// What the scores of all labels are made of, for each of some states.
+    /// Computes the logits of all labels for each of `states` `[n, width]`: `[n, labels]`.
     pub(crate) fn logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
         let mut activations = PackedA::default();
         let (width, labels) = (self.output.weights.k(), self.output.weights.rows());
@@ -72,7 +73,7 @@ impl Classifier {
 }
 
 impl ClassifierConfig {
-    /// Makes scores of what [`label_logits`](crate::Network::label_logits) gives, in place.
+    /// Turns logits from [`label_logits`](crate::Network::label_logits) `[n, labels]` into scores, in place.
     pub fn scores(&self, tier: Tier, logits: &mut [f32]) {
         for row in logits.chunks_exact_mut(self.labels.len()) {
             match self.scores {
@@ -83,8 +84,8 @@ impl ClassifierConfig {
         }
     }
 
-    /// How well each pair of texts fits together, of what [`label_logits`](crate::Network::label_logits) gives for them: from
-    /// 0 to 1 or, if they are to be raw, the logarithm of the odds.
+    /// Returns the relevance of each pair of texts from its [`label_logits`](crate::Network::label_logits) `[n,
+    /// labels]`: from 0 to 1 or, if `raw`, as log-odds.
     #[must_use]
     pub fn relevance(&self, tier: Tier, logits: &[f32], raw: bool) -> Vec<f32> {
         let odds = |row: &[f32]| match row {
@@ -99,7 +100,7 @@ impl ClassifierConfig {
     }
 }
 
-/// The function behind a matrix of a head.
+/// Applies the activation function after a dense layer of a head, in place.
 pub(super) fn activate(cpu: &Cpu, activation: DenseActivation, x: &mut [f32]) {
     match activation {
         DenseActivation::Tanh => tanh(cpu, x),
@@ -108,7 +109,7 @@ pub(super) fn activate(cpu: &Cpu, activation: DenseActivation, x: &mut [f32]) {
     }
 }
 
-/// `1 - 2 / (e^2x + 1)`.
+/// Computes the hyperbolic tangent in place, as `1 - 2 / (e^2x + 1)`.
 fn tanh(cpu: &Cpu, x: &mut [f32]) {
     x.iter_mut().for_each(|x| *x *= 2.0);
     exp(cpu.tier(), x);

@@ -1,9 +1,10 @@
-//! The gated delta net (Yang et al., 2024), as Qwen3-Next and Qwen3.5 have it: a short convolution, the gated delta rule, and a norm with a gate.
+//! Gated delta net (Yang et al., 2024) as in Qwen3-Next and Qwen3.5: a short convolution, the gated delta rule, and a
+//! gated norm.
 
 use super::attention::keep;
 use super::linear::{Linear, apply};
 use super::norm::Norm;
-use super::residual::Half;
+use super::residual::Residual;
 use crate::config::{DeltaNetConfig, ModelConfig, NormConfig};
 use crate::error::Error;
 use crate::loader::{Loader, Part};
@@ -18,24 +19,25 @@ use leyden_kernels::ops::{
 use std::ops::Range;
 use std::slice;
 
-/// The delta net of one layer.
+/// Gated delta net of one layer.
 #[derive(Debug)]
 pub(crate) struct DeltaNet {
-    /// By what number the cache knows its states.
+    /// Index of its states in the cache.
     layer: usize,
     shape: DeltaShape,
     eps: f32,
-    /// To queries, keys and values.
+    /// Projection to queries, keys and values.
     qkv: Linear,
-    /// To the gate of the norm.
+    /// Projection to the gate of the norm.
     z: Linear,
-    /// To the share of what is new, and to the step that the state decays by.
+    /// Projection to the learning rate of the delta rule.
     beta: Linear,
+    /// Projection to the time step, which scales the decay of the state.
     alpha: Linear,
-    /// `[taps][queries, keys and values]`.
+    /// Weights of the convolution `[taps, channels]`.
     taps: Vec<f32>,
     step_bias: Vec<f32>,
-    /// What a step of one decays the state by: negative logarithms.
+    /// Logarithm of the state's decay in a time step of 1, negative `[heads]`.
     decay: Vec<f32>,
     norm: Norm,
     output: Linear,
@@ -51,7 +53,8 @@ impl DeltaNet {
         let DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, in_turn } = config;
         let name = |part: &str| format!("blk.{i}.{part}");
         let linear = |part: &str, rows, k| Linear::load(loader, &name(part), rows, k);
-        // In some models matrices share one, whose rows lie by heads of keys: those of all its parts for one head, then the next.
+        // Some models store several matrices as one, whose rows are grouped by key head, each group with the rows of
+        // all parts.
         let shared = 2 * heads / key_heads;
         let of_shared = |whole: &str, each: usize, label, from: &[Range<usize>]| {
             let of_heads = |range: &Range<usize>| {
@@ -109,17 +112,17 @@ impl DeltaNet {
         })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.qkv, &self.z, &self.beta, &self.alpha, &self.output].map(|l| &l.weights).to_vec()
     }
 
-    /// Those that all tokens are multiplied with.
+    /// Returns the matrices that all tokens are multiplied with.
     pub(crate) fn stored(&self) -> [&PackedWeights; 4] {
         [&self.qkv, &self.z, &self.beta, &self.alpha].map(|l| &l.weights)
     }
 
-    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.delta_net.y`, and the stream holds these alone.
+    /// Updates the states with all rows of `work.normed`. `work.delta_net.y` and the stream then hold `rows` alone.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let width = self.qkv.weights.k();
         let n = work.normed.len() / width;
@@ -147,7 +150,7 @@ impl DeltaNet {
         });
         let scale = 1.0 / (key_dim as f32).sqrt();
         let keys = key_heads * key_dim;
-        // The mean of squares of a vector of length one.
+        // RMS norm with these weights scales a head to length one.
         let unit = vec![1.0 / (key_dim as f32).sqrt(); key_dim];
         let eps = self.eps / key_dim as f32;
         cpu.for_rows(&mut work.delta_net.qkv, channels, |_, row| {
@@ -192,8 +195,8 @@ impl DeltaNet {
         }
     }
 
-    /// The results for the rows of the stream.
-    pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Projects the results for the rows of the stream, and adds them to it.
+    pub(crate) fn output(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.output.name], &work.delta_net.y, self.output.weights.k());
         }
@@ -203,7 +206,7 @@ impl DeltaNet {
     }
 }
 
-/// `ln(1 + e^x)`.
+/// Computes `ln(1 + e^x)`.
 pub(super) fn softplus(x: f32) -> f32 {
     let x = f64::from(x);
     let e = leyden_kernels::ops::pow(std::f64::consts::E, -x.abs());

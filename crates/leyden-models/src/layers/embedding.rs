@@ -1,4 +1,4 @@
-//! From tokens to the residual stream: their embeddings, and those of their positions and types where they are learned.
+//! Embeddings of tokens, and learned embeddings of positions and token types.
 
 use super::Norm;
 use super::linear::{Linear, apply};
@@ -11,18 +11,17 @@ use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_tensor::{WeightSource, quant};
 
-/// The embeddings of a model.
+/// Embeddings of a model.
 #[derive(Debug)]
 pub(crate) struct Embedding {
     width: usize,
-    /// To the width of the stream, if it is another one.
+    /// Projection to the width of the stream, if it differs from the embedding's.
     project: Option<Linear>,
     vocabulary: usize,
     scale: f32,
-    /// The row of the first position in the table of positions, if there is one.
+    /// Row of the first position in the table of positions, if there is a table.
     first_position: Option<usize>,
-    /// What every token gets besides: the embedding of its type, the first's for a text and the second's, where there is one,
-    /// for the second text of a pair.
+    /// Embeddings of the two token types: of a text (or the first text of a pair), and of the second text of a pair.
     token_types: Option<[Vec<f32>; 2]>,
     norm: Option<Norm>,
 }
@@ -63,17 +62,17 @@ impl Embedding {
         })
     }
 
-    /// Its matrix, if it has one.
+    /// Returns its projection, if it has one.
     pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
         self.project.iter().map(|project| &project.weights)
     }
 
-    /// Number of token ids that have one.
+    /// Returns the number of token ids with an embedding.
     pub(crate) fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// The stream of a batch: rows of the tables, decoded from the file.
+    /// Sets the stream to the embeddings of a batch, decoded from the file.
     pub(crate) fn forward(
         &self,
         cpu: &Cpu,

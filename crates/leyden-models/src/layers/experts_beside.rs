@@ -1,9 +1,9 @@
-//! A feed-forward layer and experts side by side, with norms of their own (Gemma 4).
+//! Dense feed-forward layer in parallel with experts, each with norms of its own (Gemma 4).
 
 use super::mlp::GatedMlp;
 use super::moe::Mixture;
 use super::norm::Norm;
-use super::residual::Half;
+use super::residual::Residual;
 use crate::config::{ExpertsConfig, LayerConfig, ModelConfig};
 use crate::error::Error;
 use crate::loader::Loader;
@@ -11,7 +11,8 @@ use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{PackedWeights, Write};
 
-/// Both, whose results are added. The router sees the stream, normalised in its own way.
+/// Dense feed-forward layer and experts, whose results are added. The router's input is the stream after a norm of its
+/// own.
 #[derive(Debug)]
 pub(crate) struct ExpertsBeside {
     dense: GatedMlp,
@@ -42,20 +43,20 @@ impl ExpertsBeside {
                 layer.activation,
             )?,
             dense_norm: norm("post_ffw_norm_1")?,
-            router_norm: Norm::weighed(scale, c.norm.eps).times(1.0 / (width as f32).sqrt()),
+            router_norm: Norm::rms(scale, c.norm.eps).scaled(1.0 / (width as f32).sqrt()),
             experts_norm: norm("pre_ffw_norm_2")?,
             experts: Mixture::load(loader, width, layer, experts, i)?,
             experts_post_norm: norm("post_ffw_norm_2")?,
         })
     }
 
-    /// Their matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [self.dense.matrices(), self.experts.matrices()].concat()
     }
 
-    /// Of the rows of the stream, whose normalised ones are in `work.normed`.
-    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Computes the results for the rows of the stream and adds them to it; `work.normed` is the dense layer's input.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         let mut input = std::mem::take(&mut work.moe.input);
         self.router_norm.rows(cpu, &work.stream, &mut input);
         self.experts.route(cpu, &input, work);

@@ -1,12 +1,12 @@
-//! Multi-head latent attention (DeepSeek-AI, 2024): keys and values are made of a short vector for each token, and of a part that
-//! turns and that all heads share.
+//! Multi-head latent attention (DeepSeek-AI, 2024): keys and values are projected from a latent vector per token; the
+//! rotated part of keys is shared by all heads.
 //!
-//! The cache holds full keys and values, as of any attention.
+//! The cache holds full keys and values, as for other attention.
 
 use super::attention::keep;
 use super::linear::{Linear, apply};
 use super::norm::Norm;
-use super::residual::Half;
+use super::residual::Residual;
 use super::rope::Ropes;
 use crate::config::{LatentConfig, ModelConfig};
 use crate::error::Error;
@@ -18,25 +18,25 @@ use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::ops::{RopePairs, Rotation, rope};
 use leyden_tensor::DType;
 
-/// Latent attention of one layer.
+/// Multi-head latent attention of one layer.
 #[derive(Debug)]
 pub(crate) struct Latent {
-    /// By what number the cache knows its keys and values.
+    /// Index of its keys and values in the cache.
     layer: usize,
-    /// To a short vector of queries and its norm, if they come from one.
+    /// Down projection to the latent vector of queries, and its norm, if queries have one.
     query_down: Option<(Linear, Norm)>,
     query: Linear,
-    /// To the short vector and the part that turns.
+    /// Down projection to the latent vector and the rotated part of keys.
     down: Linear,
     norm: Norm,
-    /// From the short vector to the rest of every head's key, and its value.
+    /// Up projection from the latent vector to every head's unrotated part of the key, and its value.
     up: Linear,
     output: Linear,
     config: LatentConfig,
     heads: usize,
     value_dim: usize,
     pairs: RopePairs,
-    /// The number of the rotation among the model's.
+    /// Index of the rotation in [`Ropes`].
     rotation: usize,
     scale: f32,
 }
@@ -77,24 +77,25 @@ impl Latent {
             heads: layer.heads,
             value_dim: layer.value_dim,
             pairs: rope.pairs,
-            rotation: ropes.number(loader, rope)?,
+            rotation: ropes.index(loader, rope)?,
             scale: layer.attention_scale,
         })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let query_down = self.query_down.iter().map(|(linear, _)| linear);
         let all = query_down.chain([&self.query, &self.down, &self.up, &self.output]);
         all.map(|l| &l.weights).collect()
     }
 
-    /// Those whose products go into the cache.
+    /// Returns the matrices whose products go into the cache.
     pub(crate) fn stored(&self) -> [&PackedWeights; 2] {
         [&self.down.weights, &self.up.weights]
     }
 
-    /// As that of [`Attention`](super::Attention).
+    /// Stores keys and values of all rows, and computes queries of `rows`, like
+    /// [`Attention::store`](super::Attention::store).
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let (n, width) = (work.step.slots.len(), self.down.weights.k());
         let LatentConfig { rank, plain, turned, .. } = self.config;
@@ -111,7 +112,7 @@ impl Latent {
             Write::Set,
             [(&self.down, &mut work.latent.compressed[..])],
         );
-        // The short vectors, normalised, as the input of the next product.
+        // The latent vectors, normalised, are the input of the next product.
         work.latent.latent.resize(n * rank);
         let from = &work.latent.compressed;
         cpu.for_rows(&mut work.latent.latent, rank, |i, row| {
@@ -161,7 +162,7 @@ impl Latent {
         self.queries(cpu, rows, work);
     }
 
-    /// Of the rows of `work.normed`, which are these of the batch.
+    /// Computes the queries of `work.normed`, which holds `rows` of the batch.
     fn queries(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
         let LatentConfig { plain, turned, .. } = self.config;
         work.latent.queries.resize(rows.len() * self.query.weights.rows());
@@ -195,13 +196,13 @@ impl Latent {
         });
     }
 
-    /// As that of [`Attention`](super::Attention).
+    /// Computes attention for the rows in the stream and adds the results to it.
     pub(crate) fn attend(
         &self,
         cpu: &Cpu,
         spans: &[AttentionSpan<'_>],
         cache: &KvCache,
-        to: Half<'_>,
+        to: Residual<'_>,
         work: &mut Workspace,
     ) {
         let options = AttentionOptions { scale: self.scale, mask: Mask::Causal, soft_cap: None, sinks: None };
@@ -217,8 +218,8 @@ impl Latent {
     }
 }
 
-/// One matrix of the two that newer GGUF files have instead: that of keys lies there for each head with a row for every number
-/// of the short vector, so its numbers are decoded and turned round. They are few beside the model's.
+/// Joins the matrices of keys and values, which newer GGUF files store apart, into one. Each head's matrix of keys is
+/// stored transposed, `[rank, plain]`, so both are decoded to F32; they are small relative to the model.
 fn joined(
     loader: &Loader<'_>,
     name: &impl Fn(&str) -> String,

@@ -1,4 +1,4 @@
-//! A matrix with a bias, and products of several with one batch.
+//! Linear layers, and products of several with one input.
 
 use crate::error::Error;
 use crate::loader::{Loader, Part};
@@ -8,34 +8,34 @@ use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::{Cpu, OutlierChannels, PackedA};
 use std::ops::Range;
 
-/// A matrix and its bias.
+/// Matrix and its bias.
 #[derive(Debug)]
 pub(crate) struct Linear {
-    /// The name of the matrix in GGUF; of a part, that of the whole.
+    /// Name of the matrix in GGUF; for a part of a stored matrix, the name of the whole.
     pub(crate) name: String,
     pub(crate) weights: PackedWeights,
     pub(crate) bias: Option<Vec<f32>>,
-    /// Its rows among those of the whole matrix, and how many these are.
+    /// Its rows in the stored matrix, and the number of rows of the stored matrix.
     rows: (Vec<Range<usize>>, usize),
-    /// Its number among the projections that adapters can change, if it is one.
+    /// Index among the projections that adapters can change, if it is one of them.
     pub(crate) target: Option<usize>,
 }
 
 impl Linear {
-    /// A whole matrix.
+    /// Returns a layer of a whole stored matrix.
     pub(crate) fn new(name: String, weights: PackedWeights, bias: Option<Vec<f32>>) -> Linear {
         let rows = weights.rows();
         Linear { name, weights, bias, rows: (std::iter::once(0..rows).collect(), rows), target: None }
     }
 
-    /// The matrix `name` with its bias, if it has one.
+    /// Loads the matrix `name` `[rows, k]` with its bias, if it has one.
     pub(crate) fn load(loader: &Loader<'_>, name: &str, rows: usize, k: usize) -> Result<Linear, Error> {
         let weights = loader.matrix(&format!("{name}.weight"), rows, k)?;
         let bias = loader.vector(&format!("{name}.bias"), rows)?;
         Ok(Linear::new(format!("{name}.weight"), weights, bias))
     }
 
-    /// Some rows of the matrix `name`, which consists of several, with their biases, if it has any.
+    /// Loads a part of the stored matrix `name` `[rows, k]`, with its biases if there are any.
     pub(crate) fn load_part(
         loader: &Loader<'_>,
         name: &str,
@@ -50,7 +50,7 @@ impl Linear {
         Ok(Linear { name, weights, bias, rows: (part.rows.clone(), rows), target: None })
     }
 
-    /// The same as one that adapters can change. Whoever multiplies with it uses [`apply_adapted`].
+    /// Registers the layer as one that adapters can change. Its products must be computed by [`apply_adapted`].
     pub(crate) fn adaptable(mut self, loader: &Loader<'_>) -> Linear {
         let name = self.name.strip_suffix(".weight").unwrap_or(&self.name).to_owned();
         let (part, rows) = self.rows.clone();
@@ -58,34 +58,42 @@ impl Linear {
         self
     }
 
-    /// Says which channels of its input are outliers, if its matrix is of INT8 rows.
+    /// Sets the outlier channels of its input, if its matrix is stored as INT8 rows.
     pub(crate) fn set_outliers(&mut self, outliers: OutlierChannels) {
         if self.weights.is_int8_rows() {
             self.weights.set_outliers(outliers);
         }
     }
 
-    /// Its product, with activations on the grid of its weights.
+    /// Returns its product to `out`. The activations must have the format of its weights.
     pub(crate) fn product<'a>(&'a self, out: &'a mut [f32], write: Write) -> Product<'a> {
         Product { weights: &self.weights, bias: self.bias.as_deref(), out, write }
     }
 }
 
-/// Which values of the workspace the matrix at the end of a half of a block is multiplied with.
+/// Sublayer of an output projection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ending {
-    /// Those of attention.
-    Mixed,
-    /// Those of the feed-forward layer.
-    Hidden,
+pub(crate) enum OutputOf {
+    /// Attention, whose input of the projection is `work.attention.mixed`.
+    Attention,
+    /// Feed-forward layer, whose input of the projection is `work.mlp.hidden`.
+    FeedForward,
 }
 
 impl Workspace {
-    /// The product with the matrix that ends a half of a block, and what adapters add; counts its inputs where that is asked for.
-    pub(crate) fn end_half(&mut self, cpu: &Cpu, of: Ending, matrix: &Linear, out: &mut [f32], write: Write) {
+    /// Computes the output projection of a sublayer with adapters, and adds its input to the activation sums if they
+    /// are recorded.
+    pub(crate) fn project_out(
+        &mut self,
+        cpu: &Cpu,
+        of: OutputOf,
+        matrix: &Linear,
+        out: &mut [f32],
+        write: Write,
+    ) {
         let input: &[f32] = match of {
-            Ending::Mixed => &self.attention.mixed,
-            Ending::Hidden => &self.mlp.hidden,
+            OutputOf::Attention => &self.attention.mixed,
+            OutputOf::FeedForward => &self.mlp.hidden,
         };
         if let Some(sums) = &mut self.sums {
             sums.add([&matrix.name], input, matrix.weights.k());
@@ -94,7 +102,7 @@ impl Workspace {
     }
 }
 
-/// Multiplies one batch with several matrices: one job per activation grid among them.
+/// Multiplies one input with several matrices, in one job per activation format.
 pub(crate) fn apply<'p>(
     cpu: &Cpu,
     activations: &mut PackedA,
@@ -113,7 +121,7 @@ pub(crate) fn apply<'p>(
     }
 }
 
-/// The same with what the step's adapters add to each product.
+/// Multiplies one input with several matrices like [`apply`], and adds the products of the step's adapters.
 pub(crate) fn apply_adapted<'p>(
     cpu: &Cpu,
     adapters: &mut StepAdapters,

@@ -1,9 +1,9 @@
-//! The state-space model of Mamba 2 (Dao and Gu, 2024): a short convolution, the scan, and a norm behind a gate.
+//! State-space layer of Mamba 2 (Dao and Gu, 2024): a short convolution, the scan, and a gated norm.
 
 use super::attention::keep;
 use super::delta_net::softplus;
 use super::linear::{Linear, apply};
-use super::residual::Half;
+use super::residual::Residual;
 use crate::config::{Mamba2Config, ModelConfig};
 use crate::error::Error;
 use crate::loader::{Loader, Part};
@@ -15,24 +15,26 @@ use leyden_kernels::ops::{
     Activation, SsmInput, SsmShape, activate, gate, pow, rms_norm_in_place, short_convolution, ssm_scan,
 };
 
-/// The state-space model of one layer.
+/// State-space layer of Mamba 2.
 #[derive(Debug)]
 pub(crate) struct Mamba2 {
-    /// By what number the cache knows its states.
+    /// Index of its states in the cache.
     layer: usize,
     config: Mamba2Config,
     eps: f32,
-    /// To the gate of the norm, to what the convolution goes over, and to the steps of time: parts of one matrix.
+    /// Projection to the gate of the norm; the next two are parts of the same stored matrix.
     z: Linear,
+    /// Projection to the inputs of the convolution: x, B and C.
     xbc: Linear,
+    /// Projection to the time steps.
     dt: Linear,
-    /// `[taps][what the convolution goes over]`.
+    /// Weights of the convolution `[taps, channels]`.
     taps: Vec<f32>,
     convolution_bias: Option<Vec<f32>>,
     step_bias: Vec<f32>,
-    /// What a step of one decays the state by: negative logarithms.
+    /// Logarithm of the state's decay in a time step of 1, negative (A) `[heads]`.
     decay: Vec<f32>,
-    /// The share of the input that goes past the state, of each head.
+    /// Factor of the input that is added to the result past the state (D) `[heads]`.
     skip: Vec<f32>,
     norm: Vec<f32>,
     output: Linear,
@@ -76,17 +78,17 @@ impl Mamba2 {
         })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.z, &self.xbc, &self.dt, &self.output].map(|l| &l.weights).to_vec()
     }
 
-    /// Those that all tokens are multiplied with.
+    /// Returns the matrices that all tokens are multiplied with.
     pub(crate) fn stored(&self) -> [&PackedWeights; 3] {
         [&self.z, &self.xbc, &self.dt].map(|l| &l.weights)
     }
 
-    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.mamba2.y`, and the stream holds these alone.
+    /// Updates the states with all rows of `work.normed`. `work.mamba2.y` and the stream then hold `rows` alone.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let Mamba2Config { heads, head_dim, state, groups, step_limits, .. } = self.config;
         let (inner, channels) = (self.config.inner(), self.config.channels());
@@ -146,8 +148,8 @@ impl Mamba2 {
         }
     }
 
-    /// The results for the rows of the stream.
-    pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Projects the results for the rows of the stream, and adds them to it.
+    pub(crate) fn output(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.output.name], &work.mamba2.y, self.output.weights.k());
         }

@@ -1,7 +1,7 @@
 //! Feed-forward layers, gated and plain.
 
-use super::linear::{Ending, Linear, apply_adapted};
-use super::residual::Half;
+use super::linear::{Linear, OutputOf, apply_adapted};
+use super::residual::Residual;
 use crate::activation_sums::ActivationSums;
 use crate::config::LayerConfig;
 use crate::error::Error;
@@ -11,7 +11,7 @@ use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{Gated, PackedWeights, Write, multiply, multiply_activated, swiglu_packed};
 use leyden_kernels::ops::{self, Activation};
 
-/// Feed-forward layer of two matrices with a function between them.
+/// Feed-forward layer of an up projection, an activation function and a down projection.
 #[derive(Debug)]
 pub(crate) struct PlainMlp {
     pub(super) up: Linear,
@@ -36,20 +36,20 @@ impl PlainMlp {
         })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.up, &self.down].map(|l| &l.weights).to_vec()
     }
 
-    /// Says which channels of their inputs are outliers, by what they were multiplied with.
+    /// Sets the outlier channels of its matrices' inputs, by sums of squares of these inputs.
     pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
         for linear in [&mut self.up, &mut self.down] {
             linear.set_outliers(sums.outliers(&linear.name));
         }
     }
 
-    /// Of the rows of `work.normed`.
-    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Computes the results for `work.normed` and adds them to the stream.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         let (ffn, rows) = (self.up.weights.rows(), work.normed.len() / self.up.weights.k());
         if let Some(sums) = &mut work.sums {
             sums.add([&self.up.name], &work.normed, self.up.weights.k());
@@ -65,7 +65,9 @@ impl PlainMlp {
             apply_adapted(cpu, &mut work.adapters, &mut work.activations, &work.normed, Write::Set, up);
             cpu.for_rows(&mut work.mlp.hidden, ffn, |_, row| ops::activate(cpu.tier(), self.activation, row));
         }
-        to.write(cpu, work, |work, out, write| work.end_half(cpu, Ending::Hidden, &self.down, out, write));
+        to.write(cpu, work, |work, out, write| {
+            work.project_out(cpu, OutputOf::FeedForward, &self.down, out, write)
+        });
     }
 }
 
@@ -76,12 +78,13 @@ pub(crate) struct GatedMlp {
     up: Linear,
     down: Linear,
     activation: Activation,
-    /// By how many standard deviations over their mean the gate's values must be to count, if not all do.
+    /// Threshold of the gate's values (Gaussian top-k), in standard deviations above their mean; smaller values become
+    /// zero.
     sparsity: Option<f32>,
 }
 
 impl GatedMlp {
-    /// Of matrices whose names `name` gives for "gate", "up" and "down", from so many values to others on the way.
+    /// Loads the matrices `name("gate")`, `name("up")` and `name("down")`, with `ffn` hidden values.
     pub(crate) fn load(
         loader: &Loader<'_>,
         name: impl Fn(&str) -> String,
@@ -92,7 +95,7 @@ impl GatedMlp {
         let (gate, up) = if loader.has(&format!("{}.weight", name("gate")))? {
             (linear("gate", ffn, width)?, linear("up", ffn, width)?)
         } else {
-            // Both in one matrix, usually the gate first.
+            // Both are stored as one matrix, usually the gate first.
             let part = |label, from: usize| {
                 let part = Part::new(label, from..from + ffn);
                 Linear::load_part(loader, &name("up"), 2 * ffn, width, &part)
@@ -104,38 +107,39 @@ impl GatedMlp {
         Ok(GatedMlp { gate, up, down, activation, sparsity: None })
     }
 
-    /// The same, where only the gate's largest values count.
+    /// Sets the threshold of the gate's values.
     pub(crate) fn with_sparsity(self, sparsity: Option<f32>) -> GatedMlp {
         GatedMlp { sparsity, ..self }
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.gate, &self.up, &self.down].map(|l| &l.weights).to_vec()
     }
 
-    /// As of [`PlainMlp`].
+    /// Sets the outlier channels of its matrices' inputs, like [`PlainMlp::set_outliers`].
     pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
         for linear in [&mut self.gate, &mut self.up, &mut self.down] {
             linear.set_outliers(sums.outliers(&linear.name));
         }
     }
 
-    /// Of the rows of `work.normed`.
-    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Computes the results for `work.normed` and adds them to the stream.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         to.write(cpu, work, |work, out, write| self.run(cpu, work, out, write));
     }
 
-    /// The same, to rows of `out`.
+    /// Computes the results for `work.normed` into `out`.
     pub(crate) fn run(&self, cpu: &Cpu, work: &mut Workspace, out: &mut [f32], write: Write) {
         let (gate, up, down) = (&self.gate.weights, &self.up.weights, &self.down.weights);
         let plain = self.gate.bias.is_none() && self.up.bias.is_none();
         if let Some(sums) = &mut work.sums {
             sums.add([&self.gate, &self.up].map(|l| &l.name[..]), &work.normed, gate.k());
         }
-        // The fused product keeps its results as the next one takes them, where nothing can be summed up.
+        // The fused product leaves its results quantised and packed, so their squares cannot be summed and the gate's
+        // values cannot be thresholded.
         let plain = plain && work.sums.is_none() && self.sparsity.is_none();
-        // Adapters add to what stands between the products.
+        // Adapters change the results of gate and up projections.
         let plain =
             plain && !work.adapters.touch([&self.gate, &self.up, &self.down].map(|linear| linear.target));
         let plain = plain && self.matrices().into_iter().all(PackedWeights::is_panels);
@@ -159,6 +163,6 @@ impl GatedMlp {
             }
             ops::gate(cpu.tier(), self.activation, row, &up[i * ffn..(i + 1) * ffn]);
         });
-        work.end_half(cpu, Ending::Hidden, &self.down, out, write);
+        work.project_out(cpu, OutputOf::FeedForward, &self.down, out, write);
     }
 }

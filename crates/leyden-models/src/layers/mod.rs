@@ -1,5 +1,4 @@
-//! The blocks that networks are composed of: weights of one kind each, how they are loaded, and what they compute on the
-//! [`Workspace`](crate::Workspace).
+//! Building blocks of networks: each loads its weights and computes on the [`Workspace`](crate::Workspace).
 
 mod altup;
 mod attention;
@@ -55,11 +54,11 @@ use mamba2::Mamba2;
 use mlp::{GatedMlp, PlainMlp};
 use moe::Mixture;
 use per_layer::PerLayerInput;
-use residual::{Half, add_scaled};
+use residual::{Residual, add_scaled};
 use short_conv::ShortConv;
 use tail::Tail;
 
-/// The first half of a transformer block: what tokens take from those before them.
+/// First sublayer of a transformer block: attention, or a layer with a recurrent state in its place.
 #[allow(clippy::large_enum_variant, reason = "there is one for each layer, and nearly all are the largest")]
 #[derive(Debug)]
 pub(crate) enum Mixer {
@@ -98,7 +97,7 @@ impl Mixer {
         }
     }
 
-    /// The matrices that all tokens are multiplied with, whatever is wanted of them.
+    /// Returns the matrices that all tokens are multiplied with, wanted or not: their results go into the cache.
     pub(crate) fn stored(&self) -> Vec<&PackedWeights> {
         match self {
             Mixer::Attention(attention) => attention.stored(),
@@ -109,7 +108,7 @@ impl Mixer {
         }
     }
 
-    /// Takes in all rows of `work.normed`. The stream then holds `rows` alone.
+    /// Updates the cache with all rows of `work.normed`. The stream then holds `rows` alone.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         match self {
             Mixer::Attention(attention) => attention.store(cpu, rows, cache, work),
@@ -120,13 +119,13 @@ impl Mixer {
         }
     }
 
-    /// Computes the results of `rows`, those of the stream, and adds them to it.
+    /// Computes the results for `rows`, the rows in the stream, and adds them to it.
     pub(crate) fn attend(
         &self,
         cpu: &Cpu,
         rows: &Rows<'_>,
         cache: &KvCache,
-        to: Half<'_>,
+        to: Residual<'_>,
         work: &mut Workspace,
     ) {
         match self {
@@ -139,7 +138,7 @@ impl Mixer {
     }
 }
 
-/// The second half of a transformer block, where there is one.
+/// Second sublayer of a transformer block, if it has one.
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     Gated(Box<GatedMlp>),
@@ -167,8 +166,8 @@ impl FeedForward {
         })
     }
 
-    /// Of the normalised rows, to where the half's results go.
-    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Computes the results for `work.normed` and adds them to the stream.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         match self {
             FeedForward::Gated(mlp) => mlp.forward(cpu, to, work),
             FeedForward::Plain(mlp) => mlp.forward(cpu, to, work),
@@ -187,7 +186,7 @@ impl FeedForward {
     }
 }
 
-/// One transformer block.
+/// Transformer block.
 #[derive(Debug)]
 pub(crate) struct Layer {
     placement: NormPlacement,
@@ -200,12 +199,12 @@ pub(crate) struct Layer {
     pub(crate) ffn: Option<FeedForward>,
     ffn_post_norm: Option<Norm>,
     per_layer: Option<PerLayerInput>,
-    /// What the block's output is multiplied by.
+    /// Factor of the block's output.
     output_scale: Option<f32>,
 }
 
 impl Layer {
-    /// Layer `i` of a model. `ropes` gets its position embedding.
+    /// Loads layer `i` of a model, and adds its kind of rotation to `ropes`.
     pub(crate) fn load(
         loader: &Loader<'_>,
         c: &ModelConfig,
@@ -213,7 +212,7 @@ impl Layer {
         ropes: &mut Ropes,
     ) -> Result<Layer, Error> {
         let layer = &c.layers[i];
-        // The norms before and behind attention, before and behind the feed-forward layer.
+        // The norms before and after attention, before and after the feed-forward layer.
         let names = match layer.norms {
             NormPlacement::Pre if layer.ffn == 0 => ["attn_norm", "", "", ""],
             NormPlacement::Pre => ["attn_norm", "", "ffn_norm", ""],
@@ -232,7 +231,7 @@ impl Layer {
         };
         let norm = |n: usize| match names[n] {
             "" => Ok(None),
-            // The name that some files give it, after its place behind attention.
+            // Some files name this norm by its place after attention.
             "ffn_norm" if !loader.has(&format!("blk.{i}.ffn_norm.weight"))? => {
                 Norm::load(loader, c.norm, &format!("blk.{i}.post_attention_norm"), c.width).map(Some)
             }
@@ -267,7 +266,7 @@ impl Layer {
         })
     }
 
-    /// The input of attention, of all rows of the stream.
+    /// Computes the input of attention for all rows of the stream, into `work.normed`.
     pub(crate) fn attention_input(&self, cpu: &Cpu, work: &mut Workspace) {
         if let Some(altup) = &self.altup {
             altup.predict(cpu, work);
@@ -275,10 +274,11 @@ impl Layer {
         input(self.attention_norm.as_ref(), cpu, work);
     }
 
-    /// What is to be done before the stream gets what attention computes. The stream holds `rows` of the batch.
+    /// Computes what needs the stream as it is before attention's results are added. The stream holds `rows` of the
+    /// batch.
     pub(crate) fn before_attend(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
         if let Some(altup) = &self.altup {
-            altup.beside(cpu, rows, work);
+            altup.laurel(cpu, rows, work);
         }
         if let Some(per_layer) = &self.per_layer {
             per_layer.keep(rows, work);
@@ -288,14 +288,14 @@ impl Layer {
         }
     }
 
-    /// What is to be done behind attention.
+    /// Adds the results of the augmented residual layer to the stream, if there is one.
     pub(crate) fn after_attend(&self, cpu: &Cpu, work: &mut Workspace) {
         if let Some(altup) = &self.altup {
-            altup.join_beside(cpu, work);
+            altup.add_laurel(cpu, work);
         }
     }
 
-    /// What is to be done behind both halves.
+    /// Applies the layer's steps after both sublayers: alternating updates, per-layer embedding and output scale.
     pub(crate) fn finish(&self, cpu: &Cpu, work: &mut Workspace) {
         if let Some(altup) = &self.altup {
             altup.correct(cpu, work);
@@ -314,33 +314,33 @@ impl Layer {
         }
     }
 
-    /// The input of the feed-forward layer, of all rows of the stream.
+    /// Computes the input of the feed-forward layer for all rows of the stream, into `work.normed`.
     pub(crate) fn ffn_input(&self, cpu: &Cpu, work: &mut Workspace) {
         match (self.placement, &self.ffn_norm) {
             (NormPlacement::Parallel, Some(_)) => {
                 std::mem::swap(&mut work.normed, &mut work.mlp.parallel_input)
             }
-            // It is attention's, which is still there.
+            // The input of attention, which `work.normed` still holds.
             (NormPlacement::Parallel, None) => {}
             (_, norm) => input(norm.as_ref(), cpu, work),
         }
     }
 
-    fn half<'a>(&self, norm: Option<&'a Norm>) -> Half<'a> {
-        Half::new(self.placement, norm, self.residual_scale)
+    fn residual<'a>(&self, norm: Option<&'a Norm>) -> Residual<'a> {
+        Residual::new(self.placement, norm, self.residual_scale)
     }
 
-    /// Where the results of attention go.
-    pub(crate) fn attention_half(&self) -> Half<'_> {
-        self.half(self.attention_post_norm.as_ref())
+    /// Returns the destination of attention's results.
+    pub(crate) fn attention_residual(&self) -> Residual<'_> {
+        self.residual(self.attention_post_norm.as_ref())
     }
 
-    /// Where the results of the feed-forward layer go.
-    pub(crate) fn ffn_half(&self) -> Half<'_> {
-        self.half(self.ffn_post_norm.as_ref())
+    /// Returns the destination of the feed-forward layer's results.
+    pub(crate) fn ffn_residual(&self) -> Residual<'_> {
+        self.residual(self.ffn_post_norm.as_ref())
     }
 
-    /// What follows attention, where all of it can be computed some tokens at a time.
+    /// Returns the part of the layer after attention, if it can be computed a few tokens at a time.
     fn tail(&self) -> Option<Tail<'_>> {
         let plain = self.altup.is_none() && self.per_layer.is_none() && self.residual_scale == 1.0;
         let (Mixer::Attention(attention), Some(FeedForward::Plain(mlp))) = (&self.mixer, &self.ffn) else {
@@ -357,7 +357,7 @@ impl Layer {
         (plain && rows && self.placement == NormPlacement::Post).then_some(tail)
     }
 
-    /// Computes the layer behind keys and values for `rows`, those of the stream.
+    /// Computes the rest of the layer, after [`Mixer::store`], for `rows`, the rows in the stream.
     pub(crate) fn forward(&self, cpu: &Cpu, rows: &Rows<'_>, cache: &KvCache, work: &mut Workspace) {
         let tail = self.tail().filter(|_| work.sums.is_none() && work.adapters.is_empty());
         if let (Some(tail), Mixer::Attention(attention)) = (tail, &self.mixer) {
@@ -365,17 +365,17 @@ impl Layer {
             tail.forward(cpu, work);
         } else {
             self.before_attend(cpu, &rows.indices, work);
-            self.mixer.attend(cpu, rows, cache, self.attention_half(), work);
+            self.mixer.attend(cpu, rows, cache, self.attention_residual(), work);
             self.after_attend(cpu, work);
             if let Some(ffn) = &self.ffn {
                 self.ffn_input(cpu, work);
-                ffn.forward(cpu, self.ffn_half(), work);
+                ffn.forward(cpu, self.ffn_residual(), work);
             }
         }
         self.finish(cpu, work);
     }
 
-    /// Says which channels of the inputs of INT8 rows are outliers, by what matrices were multiplied with.
+    /// Sets the outlier channels of the inputs of INT8 rows, by sums of squares of these inputs.
     pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
         if let Mixer::Attention(attention) = &mut self.mixer {
             attention.set_outliers(sums);
@@ -387,7 +387,7 @@ impl Layer {
         }
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let mut all = self.mixer.matrices();
         all.extend(self.ffn.iter().flat_map(FeedForward::matrices));
@@ -397,7 +397,7 @@ impl Layer {
     }
 }
 
-/// Sets `work.normed` to the stream, normalised if there is a norm.
+/// Sets `work.normed` to the stream, normalised if the sublayer has a norm before it.
 fn input(norm: Option<&Norm>, cpu: &Cpu, work: &mut Workspace) {
     match norm {
         Some(norm) => norm.rows(cpu, &work.stream, &mut work.normed),

@@ -2,7 +2,7 @@
 
 use super::linear::{Linear, apply};
 use super::mlp::GatedMlp;
-use super::residual::Half;
+use super::residual::Residual;
 use crate::config::{ExpertsConfig, LayerConfig, SharedExpert};
 use crate::error::Error;
 use crate::loader::{Loader, Part};
@@ -11,33 +11,34 @@ use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{ExpertBiases, Experts, Gating, PackedWeights, Product, Write, moe, multiply};
 use leyden_kernels::ops::{Activation, add_scaled, sigmoid};
 
-/// A mixture of experts, each of which is a gated feed-forward layer.
+/// Mixture of experts, each a gated feed-forward layer.
 #[derive(Debug)]
 pub(crate) struct Mixture {
     config: ExpertsConfig,
     activation: Activation,
-    /// The names of the matrices below in GGUF.
+    /// Names of router, gate, up and down projections in GGUF.
     names: [String; 4],
-    /// Gives every expert a score.
     router: Linear,
-    /// What experts are chosen by beside their weights.
+    /// Bias of the scores in the choice of experts; their weights do not include it `[experts]`.
     correction: Option<Vec<f32>>,
-    /// What the weights of each expert are multiplied by.
+    /// Scale of each expert's weight `[experts]`.
     factors: Option<Vec<f32>>,
-    /// Stacks of one matrix for each expert.
+    /// Stacked gate projections `[experts, ffn, width]`.
     gate: PackedWeights,
+    /// Stacked up projections `[experts, ffn, width]`.
     up: PackedWeights,
+    /// Stacked down projections `[experts, width, ffn]`.
     down: PackedWeights,
-    /// Of gate, up and down.
+    /// Biases of gate, up and down projections.
     biases: Option<[Vec<f32>; 3]>,
     shared: Option<Shared>,
 }
 
-/// The expert that every token goes through.
+/// Shared expert, which is computed for every token.
 #[derive(Debug)]
 struct Shared {
     mlp: GatedMlp,
-    /// Gives every token the score that its results are weighed by.
+    /// Projection to the scale of the results of each token.
     gate: Option<PackedWeights>,
 }
 
@@ -101,15 +102,15 @@ impl Mixture {
         })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         let mut all = vec![&self.router.weights, &self.gate, &self.up, &self.down];
         all.extend(self.shared.iter().flat_map(|shared| shared.mlp.matrices()));
         all
     }
 
-    /// Of the rows of `work.normed`.
-    pub(crate) fn forward(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Computes the results for `work.normed` and adds them to the stream.
+    pub(crate) fn forward(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         let input = std::mem::take(&mut work.normed);
         self.route(cpu, &input, work);
         work.normed = input;
@@ -126,10 +127,9 @@ impl Mixture {
         });
     }
 
-    /// Chooses the experts of the tokens whose router sees these rows.
+    /// Chooses the experts of each token; `input` is the router's input `[n_tokens, width]`.
     pub(crate) fn route(&self, cpu: &Cpu, input: &[f32], work: &mut Workspace) {
         let (c, router) = (&self.config, &self.router);
-        // The scores are not needed for longer than this.
         work.moe.scores.resize(input.len() / router.weights.k() * c.count);
         apply(cpu, &mut work.activations, input, Write::Set, [(router, &mut work.moe.scores[..])]);
         let gating = Gating {
@@ -150,7 +150,7 @@ impl Mixture {
         }
     }
 
-    /// Adds what the chosen experts make of these rows to those of `out`.
+    /// Adds the results of the chosen experts for `input` to `out`, both `[n_tokens, width]`.
     pub(crate) fn add(&self, cpu: &Cpu, input: &[f32], work: &mut Workspace, out: &mut [f32]) {
         let [gate, up, down] = [&self.gate, &self.up, &self.down];
         let biases = self.biases.as_ref().map(|[gate, up, down]| ExpertBiases { gate, up, down });
@@ -170,7 +170,7 @@ impl Mixture {
 }
 
 impl Shared {
-    /// Adds its results for the rows of `work.normed` to those of `out`.
+    /// Adds its results for `work.normed` to `out`.
     fn add(&self, cpu: &Cpu, work: &mut Workspace, out: &mut [f32]) {
         let Some(gate) = &self.gate else {
             self.mlp.run(cpu, work, out, Write::Add);

@@ -1,4 +1,4 @@
-//! Normalisation of rows.
+//! Layer norm and RMS norm.
 
 use crate::config::{NormConfig, NormKind};
 use crate::error::Error;
@@ -7,20 +7,20 @@ use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_add, rms_norm_in_place};
 use leyden_kernels::{Cpu, Tier};
 
-/// Normalisation of rows of as many values as there are weights.
+/// Layer norm or RMS norm of as many values as there are weights.
 #[derive(Debug)]
 pub(crate) struct Norm {
     weight: Vec<f32>,
-    /// Of layer normalisation, zeros where it has none; that by the root mean square has none.
+    /// Bias of a layer norm, zeros for one without; `None` for an RMS norm.
     bias: Option<Vec<f32>>,
     eps: f32,
 }
 
 impl Norm {
-    /// The norm whose tensors are `name` with `.weight` and, if it has one, `.bias`.
+    /// Loads the norm of the tensors `name.weight` and, for a layer norm with bias, `name.bias`.
     pub(crate) fn load(loader: &Loader<'_>, config: NormConfig, name: &str, n: usize) -> Result<Norm, Error> {
         let mut weight = loader.required_vector(&format!("{name}.weight"), n)?;
-        // Only where there is one: adding nothing would turn -0 into 0.
+        // Without an offset nothing is added: adding 0 would turn -0 into 0.
         if config.offset != 0.0 {
             weight.iter_mut().for_each(|w| *w += config.offset);
         }
@@ -32,18 +32,18 @@ impl Norm {
         Ok(Norm { weight, bias, eps: config.eps })
     }
 
-    /// The norm by the root mean square, with these weights.
-    pub(crate) fn weighed(weight: Vec<f32>, eps: f32) -> Norm {
+    /// Returns an RMS norm with these weights.
+    pub(crate) fn rms(weight: Vec<f32>, eps: f32) -> Norm {
         Norm { weight, bias: None, eps }
     }
 
-    /// The same of `n` values, without weights.
-    pub(crate) fn plain(n: usize, eps: f32) -> Norm {
-        Norm::weighed(vec![1.0; n], eps)
+    /// Returns an RMS norm of `n` values without weights.
+    pub(crate) fn plain_rms(n: usize, eps: f32) -> Norm {
+        Norm::rms(vec![1.0; n], eps)
     }
 
-    /// The same norm, whose results are multiplied by a factor.
-    pub(crate) fn times(mut self, factor: f32) -> Norm {
+    /// Returns the norm with its results multiplied by `factor`.
+    pub(crate) fn scaled(mut self, factor: f32) -> Norm {
         self.weight.iter_mut().chain(self.bias.iter_mut().flatten()).for_each(|w| *w *= factor);
         self
     }
@@ -55,14 +55,14 @@ impl Norm {
         }
     }
 
-    /// Normalises every row of `x` into `out`.
+    /// Normalises every row of `x` `[n, width]` into `out`.
     pub(crate) fn rows(&self, cpu: &Cpu, x: &[f32], out: &mut Aligned<f32>) {
         let width = self.weight.len();
         out.resize(x.len());
         cpu.for_rows(out, width, |i, out| self.one(cpu.tier(), &x[i * width..(i + 1) * width], out));
     }
 
-    /// Normalises some rows of `x` into `out`.
+    /// Normalises the rows of `x` with the indices `rows` into `out`.
     pub(crate) fn some_rows(&self, cpu: &Cpu, x: &[f32], rows: &[usize], out: &mut Aligned<f32>) {
         let width = self.weight.len();
         out.resize(rows.len() * width);
@@ -72,7 +72,7 @@ impl Norm {
         });
     }
 
-    /// Adds every row of `x`, normalised, to that of `out`. What is left in `x` is of no use.
+    /// Adds every row of `x`, normalised, to the row of `out`. The contents of `x` are unspecified afterwards.
     pub(crate) fn add(&self, cpu: &Cpu, x: &mut [f32], out: &mut [f32]) {
         let width = self.weight.len();
         if self.bias.is_some() {
@@ -88,7 +88,7 @@ impl Norm {
         });
     }
 
-    /// Normalises every row onto itself.
+    /// Normalises every row in place.
     pub(crate) fn in_place(&self, cpu: &Cpu, x: &mut [f32]) {
         cpu.for_rows(x, self.weight.len(), |_, row| self.heads(cpu.tier(), row));
     }

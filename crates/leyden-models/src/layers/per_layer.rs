@@ -1,5 +1,5 @@
-//! Per-layer embeddings (Gemma 3n): numbers of each token that every layer gets besides its stream, from a table and from the
-//! token's embedding; and the part of a layer that takes them in.
+//! Per-layer embeddings (Gemma 3n): each token has an input vector for every layer, computed from a table and from the
+//! token's embedding; a gated projection of it is added to the layer's results.
 
 use super::attention::keep;
 use super::linear::{Linear, apply};
@@ -16,14 +16,14 @@ use leyden_tensor::{WeightSource, quant};
 
 const TABLE: &str = "per_layer_token_embd.weight";
 
-/// What makes the numbers of all layers.
+/// Computation of the per-layer inputs of all layers.
 #[derive(Debug)]
 pub(crate) struct PerLayerEmbedding {
-    /// Tokens that the table has; the others have the first one's.
+    /// Number of tokens in the table; other tokens use its first row.
     vocabulary: usize,
     dim: usize,
     project: Linear,
-    /// Of each layer's numbers by themselves.
+    /// Norm of each layer's input vector `[dim]`.
     norm: Norm,
 }
 
@@ -46,7 +46,7 @@ impl PerLayerEmbedding {
         &self.project.weights
     }
 
-    /// The numbers of a batch's tokens, whose embeddings the stream holds.
+    /// Computes the per-layer inputs of a batch's tokens, whose embeddings the stream holds.
     pub(crate) fn forward(
         &self,
         cpu: &Cpu,
@@ -85,11 +85,11 @@ impl PerLayerEmbedding {
     }
 }
 
-/// The part of a layer that takes its numbers in.
+/// Part of a layer that adds its per-layer input.
 #[derive(Debug)]
 pub(crate) struct PerLayerInput {
     layer: usize,
-    /// Numbers of all layers.
+    /// Length of a token's per-layer inputs, `layers * dim`.
     all: usize,
     gate: Linear,
     project: Linear,
@@ -114,14 +114,14 @@ impl PerLayerInput {
         [&self.gate.weights, &self.project.weights]
     }
 
-    /// Keeps the numbers of some tokens of the batch, if there are those of all.
+    /// Keeps the per-layer inputs of `rows` of the batch, if the workspace still holds those of all tokens.
     pub(crate) fn keep(&self, rows: &[usize], work: &mut Workspace) {
         if rows.len() < work.per_layer.inputs.len() / self.all {
             keep(rows, self.all, &mut work.per_layer.inputs);
         }
     }
 
-    /// What the layer's numbers add to rows, which are those that the stream holds. It is in `work.branch` then.
+    /// Computes the addition to `rows`, the rows of the stream, from their per-layer inputs, into `work.branch`.
     pub(crate) fn forward(&self, cpu: &Cpu, rows: &[f32], work: &mut Workspace) {
         let (dim, width) = (self.gate.weights.rows(), self.gate.weights.k());
         let n = rows.len() / width;

@@ -1,5 +1,6 @@
-//! Attention whose scores depend on how far tokens are apart beside what they say: ALiBi, learned numbers, disentangled
-//! attention. It goes over the keys and values of a step as they are, for texts that are computed whole, and over no cache.
+//! Attention with a position bias, which depends on the distance of key and query: ALiBi (Press et al., 2021), T5's
+//! buckets, DeBERTa's disentangled attention (He et al., 2020). It is computed for whole texts from the keys and values
+//! of the step, without a cache.
 
 use super::linear::{Linear, apply};
 use super::norm::Norm;
@@ -11,34 +12,33 @@ use leyden_kernels::gemm::Write;
 use leyden_kernels::ops::{dot_rows, exp, ln, log_sum_exp, pow, sum_rows};
 use leyden_kernels::{Cpu, PackedA};
 
-/// What scores of one layer get besides.
+/// Position bias of one layer.
 #[derive(Debug)]
 pub(crate) enum Bias {
-    /// A number for each head and distance of a key from its query: that in proportion to a head's slope.
+    /// ALiBi: minus the distance times the head's slope; slopes `[heads]`.
     Slopes(Vec<f32>),
-    /// That of the range which the distance falls into, from rows of a number for each head.
-    Buckets {
-        rows: Vec<f32>,
-        count: usize,
-        longest: usize,
-    },
+    /// T5: a learned bias for each bucket of distances and each head; rows `[count, heads]`.
+    Buckets { rows: Vec<f32>, count: usize, longest: usize },
+    /// DeBERTa: products of queries and keys with embeddings of relative positions.
     Disentangled(Disentangled),
 }
 
-/// Embeddings of distances as keys and queries.
+/// Embeddings of relative positions, projected as keys and as queries.
 #[derive(Debug)]
 pub(crate) struct Disentangled {
-    /// By head and embedding, for each distance that a query is before a key.
+    /// Keys of relative positions `[heads, 2 * span, head_dim]`, if content-to-position scores are computed.
     keys: Option<Vec<f32>>,
+    /// Queries of relative positions `[heads, 2 * span, head_dim]`, if position-to-content scores are computed.
     queries: Option<Vec<f32>>,
-    /// The embeddings of one direction, half of all.
+    /// Number of embeddings for each direction.
     span: usize,
+    /// Number of positions that logarithmic buckets cover, if distances are put into buckets.
     longest: Option<usize>,
 }
 
 impl Disentangled {
-    /// The embedding for the distance that a query is behind a key.
-    fn place(&self, distance: i64) -> usize {
+    /// Returns the index of the embedding for the position of a query minus that of its key.
+    fn index(&self, distance: i64) -> usize {
         let (span, last) = (self.span as i64, 2 * self.span as i64 - 1);
         let ranged = self.longest.map_or(distance, |longest| log_bucket(distance, self.span, longest));
         (ranged + span).clamp(0, last) as usize
@@ -106,8 +106,9 @@ impl Bias {
         }))
     }
 
-    /// For each head its numbers for distances of keys from queries, from `1 - longest` to `longest - 1`, if they are no more than that.
-    pub(crate) fn numbers(&self, heads: usize, longest: usize) -> Option<Vec<f32>> {
+    /// Returns the biases for positions of keys minus those of queries from `1 - longest` to `longest - 1`
+    /// `[heads, 2 * longest - 1]`, or `None` for disentangled attention, whose biases depend on queries and keys too.
+    pub(crate) fn by_distance(&self, heads: usize, longest: usize) -> Option<Vec<f32>> {
         let distances = || 1 - longest as i64..longest as i64;
         match self {
             Bias::Slopes(slopes) => {
@@ -117,34 +118,34 @@ impl Bias {
                 Some(slopes.iter().flat_map(of).collect())
             }
             Bias::Buckets { rows, count, longest } => {
-                let places: Vec<usize> = distances().map(|d| bucket(d, *count, *longest)).collect();
-                let of = |head| places.iter().map(move |place| rows[place * heads + head]);
+                let buckets: Vec<usize> = distances().map(|d| bucket(d, *count, *longest)).collect();
+                let of = |head| buckets.iter().map(move |bucket| rows[bucket * heads + head]);
                 Some((0..heads).flat_map(of).collect())
             }
             Bias::Disentangled(_) => None,
         }
     }
 
-    /// Attention of the rows of `queries`, which `spans` describe, over the keys and values of whole texts, which follow one
-    /// another in `texts` order.
-    pub(crate) fn attend(&self, cpu: &Cpu, work: &Attended<'_>, mixed: &mut [f32]) {
-        let Attended { layer, spans, starts, queries, keys, values } = *work;
+    /// Computes attention of the queries over the keys and values of their whole texts, into `mixed` `[rows, heads *
+    /// value_dim]`.
+    pub(crate) fn attend(&self, cpu: &Cpu, input: &AttentionInput<'_>, mixed: &mut [f32]) {
+        let AttentionInput { layer, spans, starts, queries, keys, values } = *input;
         let (heads, d, v) = (layer.heads, layer.head_dim, layer.value_dim);
         let (k_width, v_width) = (layer.kv_heads * d, layer.kv_heads * v);
         let shared = heads / layer.kv_heads;
         let tier = cpu.tier();
-        // Distances from the farthest token before to the farthest behind: of the longest text here, as no more are needed.
+        // The largest distance is that of the longest text in the step.
         let longest = spans.iter().map(|span| span.stored).max().unwrap_or(1);
         let distances = || 1 - longest as i64..longest as i64;
-        // The numbers of each head, or the embeddings, of which those from `low` on are needed, `count` of them.
-        let numbers = self.numbers(heads, longest).unwrap_or_default();
-        let places: Vec<usize> = match self {
-            Bias::Disentangled(it) => distances().map(|d| it.place(d)).collect(),
+        // Biases by head, or for disentangled attention the embeddings used: `count` of them from `low` on.
+        let biases = self.by_distance(heads, longest).unwrap_or_default();
+        let indices: Vec<usize> = match self {
+            Bias::Disentangled(it) => distances().map(|d| it.index(d)).collect(),
             _ => Vec::new(),
         };
-        let low = places.iter().min().copied().unwrap_or_default();
-        let count = places.iter().max().map_or(0, |high| high - low + 1);
-        // Of every key its products with the embeddings of distances.
+        let low = indices.iter().min().copied().unwrap_or_default();
+        let count = indices.iter().max().map_or(0, |high| high - low + 1);
+        // Products of every key with the embeddings of relative positions (position to content).
         let mut of_keys = Vec::new();
         if let Bias::Disentangled(Disentangled { queries: Some(queries), span, .. }) = self {
             of_keys.resize(keys.len() / k_width * heads * count, 0.0);
@@ -170,29 +171,29 @@ impl Bias {
                 scores.iter_mut().for_each(|score| *score *= layer.attention_scale);
                 match self {
                     Bias::Slopes(_) | Bias::Buckets { .. } => {
-                        let own = &numbers[head * (2 * longest - 1)..][longest - 1 - position..];
+                        let own = &biases[head * (2 * longest - 1)..][longest - 1 - position..];
                         scores.iter_mut().zip(own).for_each(|(score, bias)| *score += bias);
                     }
                     Bias::Disentangled(it) => {
-                        // The distance of a query from a key goes down as keys go on.
-                        let place = |j: usize| places[longest - 1 + position - j] - low;
+                        let embedding = |j: usize| indices[longest - 1 + position - j] - low;
                         let scale = layer.attention_scale;
                         if let Some(keys) = &it.keys {
                             extra.resize(count, 0.0);
                             let embeddings = &keys[(2 * head * it.span + low) * d..][..count * d];
                             dot_rows(tier, query, embeddings, d, &mut extra);
-                            scores.iter_mut().enumerate().for_each(|(j, s)| *s += extra[place(j)] * scale);
+                            let scores = scores.iter_mut().enumerate();
+                            scores.for_each(|(j, s)| *s += extra[embedding(j)] * scale);
                         }
                         if it.queries.is_some() {
-                            let of = |j: usize| of_keys[((start + j) * heads + head) * count + place(j)];
+                            let of = |j: usize| of_keys[((start + j) * heads + head) * count + embedding(j)];
                             scores.iter_mut().enumerate().for_each(|(j, s)| *s += of(j) * scale);
                         }
                     }
                 }
                 if let Mask::Around(tokens) = layer.mask {
-                    let unseen = |j: usize| position.abs_diff(j) > tokens;
-                    let hidden = scores.iter_mut().enumerate().filter(|(j, _)| unseen(*j));
-                    hidden.for_each(|(_, score)| *score = f32::NEG_INFINITY);
+                    let outside = |j: usize| position.abs_diff(j) > tokens;
+                    let masked = scores.iter_mut().enumerate().filter(|(j, _)| outside(*j));
+                    masked.for_each(|(_, score)| *score = f32::NEG_INFINITY);
                 }
                 let (most, sum) = log_sum_exp(tier, &scores);
                 scores.iter_mut().for_each(|score| *score -= most);
@@ -204,26 +205,30 @@ impl Bias {
     }
 }
 
-/// What attention goes over.
+/// Input of attention with a position bias.
 #[derive(Clone, Copy)]
-pub(crate) struct Attended<'a> {
+pub(crate) struct AttentionInput<'a> {
     pub(crate) layer: &'a LayerConfig,
-    /// Of the rows of queries.
+    /// Spans of the rows of queries.
     pub(crate) spans: &'a [AttentionSpan<'a>],
-    /// The row of the first key of each span's text.
+    /// Row of the first key of each span's text.
     pub(crate) starts: &'a [usize],
+    /// `[rows, heads * head_dim]`.
     pub(crate) queries: &'a [f32],
+    /// `[n_tokens, kv_heads * head_dim]`.
     pub(crate) keys: &'a [f32],
+    /// `[n_tokens, kv_heads * value_dim]`.
     pub(crate) values: &'a [f32],
 }
 
-/// Rows of all heads, head by head.
+/// Reorders `rows` `[n, heads, d]` by head: `[heads, n, d]`.
 fn by_heads(rows: &[f32], heads: usize, d: usize) -> Vec<f32> {
     let head = |head: usize| rows.chunks_exact(heads * d).flat_map(move |row| &row[head * d..][..d]);
     (0..heads).flat_map(head).copied().collect()
 }
 
-/// The slopes of the paper: a geometric series for a power of two, and between these every other one of twice as many.
+/// Returns ALiBi's slopes `[heads]`: for a power of two a geometric series; otherwise that of the next lower power of
+/// two, and then every other slope of twice as many heads.
 fn alibi_slopes(heads: usize) -> Vec<f32> {
     let series = |n: usize, count: usize, step: usize| {
         let slope = move |i: usize| pow(2.0, -8.0 * (i * step + 1) as f64 / n as f64) as f32;
@@ -233,7 +238,7 @@ fn alibi_slopes(heads: usize) -> Vec<f32> {
     series(whole, whole, 1).chain(series(2 * whole, heads - whole, 2)).collect()
 }
 
-/// The range that a distance from a query to a key falls into, of T5's.
+/// Returns T5's bucket for the position of a key minus that of its query.
 pub(crate) fn bucket(distance: i64, count: usize, longest: usize) -> usize {
     let half = count / 2;
     let exact = half / 2;
@@ -248,7 +253,7 @@ pub(crate) fn bucket(distance: i64, count: usize, longest: usize) -> usize {
     ahead + within
 }
 
-/// The range that a distance from a key to a query falls into, of DeBERTa's.
+/// Returns DeBERTa's logarithmic bucket for the position of a query minus that of its key.
 fn log_bucket(distance: i64, span: usize, longest: usize) -> i64 {
     let mid = (span / 2) as i64;
     if distance.abs() <= mid {

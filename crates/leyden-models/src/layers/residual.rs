@@ -6,23 +6,23 @@ use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::gemm::Write;
 
-/// Destination of the results of a sublayer (attention or feed-forward layer): the residual stream, with a norm before or after the
-/// addition.
+/// Destination of the results of a sublayer (attention or feed-forward layer): the residual stream, with a norm before
+/// or after the addition.
 #[derive(Clone, Copy)]
-pub(crate) struct Half<'a> {
+pub(crate) struct Residual<'a> {
     placement: NormPlacement,
     norm: Option<&'a Norm>,
     scale: f32,
 }
 
-impl<'a> Half<'a> {
+impl<'a> Residual<'a> {
     /// Returns the destination of a sublayer's results, scaled by `scale` if there is no norm.
-    pub(super) fn new(placement: NormPlacement, norm: Option<&'a Norm>, scale: f32) -> Half<'a> {
-        Half { placement, norm, scale }
+    pub(super) fn new(placement: NormPlacement, norm: Option<&'a Norm>, scale: f32) -> Residual<'a> {
+        Residual { placement, norm, scale }
     }
 
-    /// Runs `product` with where it writes and how, and then what follows it. The stream has as many rows as the
-    /// product.
+    /// Runs `product`, which gets the buffer of its results and how to write to it, then scales, adds and normalises
+    /// the results. They have as many rows as the stream.
     pub(crate) fn write(
         self,
         cpu: &Cpu,
@@ -58,7 +58,7 @@ impl<'a> Half<'a> {
 
 /// Adds `scale * values` to `to`.
 pub(super) fn add_scaled(cpu: &Cpu, to: &mut [f32], values: &[f32], scale: f32) {
-    /// Values that one task adds: as long as rows are.
+    /// Number of values that one task adds.
     const PIECE: usize = 4096;
     let whole = to.len() / PIECE * PIECE;
     let add = |to: &mut [f32], values: &[f32]| to.iter_mut().zip(values).for_each(|(t, v)| *t += v * scale);

@@ -1,4 +1,4 @@
-//! Rotary position embedding: the rotations of a batch, once for each kind that the layers use.
+//! Rotary position embedding: the rotations of a batch, computed once for each kind that the layers use.
 
 use crate::batch::Batch;
 use crate::config::{RopeConfig, RopeScaling};
@@ -7,7 +7,7 @@ use crate::frequencies::Frequencies;
 use crate::loader::Loader;
 use leyden_kernels::ops::Rotation;
 
-/// The kinds of a model's rotations; layers know theirs by number.
+/// Kinds of rotations of a model; layers refer to theirs by index.
 #[derive(Debug, Default)]
 pub(crate) struct Ropes {
     kinds: Vec<Kind>,
@@ -17,12 +17,12 @@ pub(crate) struct Ropes {
 struct Kind {
     config: RopeConfig,
     frequencies: Frequencies,
-    /// The frequencies where sequences may become longer than so many tokens.
+    /// Original context length, and the frequencies for longer contexts (LongRoPE).
     beyond: Option<(usize, Frequencies)>,
 }
 
 const DIVISORS: &str = "rope_freqs.weight";
-/// Those of LongRoPE.
+/// Divisors of LongRoPE within the original context; the next are those beyond it.
 const SHORT: &str = "rope_factors_short.weight";
 const LONG: &str = "rope_factors_long.weight";
 
@@ -60,8 +60,8 @@ fn divisors(loader: &Loader<'_>, name: &str, rope: &RopeConfig) -> Result<Option
 }
 
 impl Ropes {
-    /// The number of a kind, which is added if it is new.
-    pub(crate) fn number(&mut self, loader: &Loader<'_>, rope: &RopeConfig) -> Result<usize, Error> {
+    /// Returns the index of a kind, which is added if it is new.
+    pub(crate) fn index(&mut self, loader: &Loader<'_>, rope: &RopeConfig) -> Result<usize, Error> {
         if let Some(known) = self.kinds.iter().position(|kind| kind.config == *rope) {
             return Ok(known);
         }
@@ -69,8 +69,8 @@ impl Ropes {
         Ok(self.kinds.len() - 1)
     }
 
-    /// Sets the rotations of a batch's tokens, of every kind.
-    pub(crate) fn place(&self, batch: &Batch<'_>, rotations: &mut Vec<Vec<Rotation>>) {
+    /// Computes the rotations of a batch's tokens for every kind.
+    pub(crate) fn rotations(&self, batch: &Batch<'_>, rotations: &mut Vec<Vec<Rotation>>) {
         rotations.resize_with(self.kinds.len(), Vec::new);
         for (kind, rotations) in self.kinds.iter().zip(rotations) {
             let frequencies = match &kind.beyond {

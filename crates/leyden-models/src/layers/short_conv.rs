@@ -1,8 +1,8 @@
-//! Short convolutions between two gates (LFM2).
+//! Gated short convolutions (LFM2): a gate on the input, a convolution, a gate on the output.
 
 use super::attention::keep;
 use super::linear::{Linear, apply};
-use super::residual::Half;
+use super::residual::Residual;
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::workspace::Workspace;
@@ -11,14 +11,14 @@ use leyden_kernels::attention::KvCache;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::ops::short_convolution;
 
-/// The convolution of one layer.
+/// Gated short convolution of one layer.
 #[derive(Debug)]
 pub(crate) struct ShortConv {
-    /// By what number the cache knows its states.
+    /// Index of its states in the cache.
     layer: usize,
-    /// To the gate before, the gate behind, and the input.
+    /// Projection to the input gate, the output gate, and the input.
     input: Linear,
-    /// `[taps][width]`.
+    /// Weights of the convolution `[taps, width]`.
     taps: Vec<f32>,
     output: Linear,
 }
@@ -34,17 +34,17 @@ impl ShortConv {
         })
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
         [&self.input, &self.output].map(|l| &l.weights).to_vec()
     }
 
-    /// Those that all tokens are multiplied with.
+    /// Returns the matrix that all tokens are multiplied with.
     pub(crate) fn stored(&self) -> [&PackedWeights; 1] {
         [&self.input.weights]
     }
 
-    /// Takes in all rows of `work.normed`. Results of `rows` are then in `work.short_conv.y`, and the stream holds these alone.
+    /// Updates the states with all rows of `work.normed`. `work.short_conv.y` and the stream then hold `rows` alone.
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let width = self.input.weights.k();
         let n = work.normed.len() / width;
@@ -76,8 +76,8 @@ impl ShortConv {
         }
     }
 
-    /// The results for the rows of the stream.
-    pub(crate) fn output(&self, cpu: &Cpu, to: Half<'_>, work: &mut Workspace) {
+    /// Projects the results for the rows of the stream, and adds them to it.
+    pub(crate) fn output(&self, cpu: &Cpu, to: Residual<'_>, work: &mut Workspace) {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.output.name], &work.short_conv.y, self.output.weights.k());
         }

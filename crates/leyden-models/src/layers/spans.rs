@@ -1,6 +1,6 @@
-//! The head that gives spans of words scores for labels (GLiNER; Zaratiana et al., 2023): an LSTM in both directions over words, two
-//! layers on the first and on the last word of a span, two on both together, and a product with labels that went through two
-//! layers, too.
+//! Head that scores spans of words for labels (GLiNER; Zaratiana et al., 2023): a bidirectional LSTM over words; an MLP
+//! each on the first and on the last word of a span, and one on both together; and a product with labels, which an MLP
+//! projects too.
 
 use super::classifier::activate;
 use super::linear::{Linear, apply};
@@ -15,43 +15,44 @@ use leyden_kernels::{Cpu, PackedA};
 use leyden_tensor::DType;
 use std::ops::Range;
 
-/// How much wider the first of two layers is.
-const WIDER: usize = 4;
+/// Ratio of the hidden size of an MLP to its input size.
+const EXPANSION: usize = 4;
 /// Words whose spans are computed at a time.
 const WORDS: usize = 16;
 
-/// All of it.
+/// Span head of a model.
 #[derive(Debug)]
 pub(crate) struct Spans {
     config: SpanConfig,
     projection: Option<Linear>,
     rnn: Vec<[Direction; 2]>,
-    start: TwoLayers,
-    end: TwoLayers,
-    /// What the first layer of spans makes of first words, with its bias, and of last ones.
+    start: Mlp,
+    end: Mlp,
+    /// First layer of the span MLP in two parts: the columns of first words, with the bias, and those of last words.
     parts: [Linear; 2],
-    /// The second, with a row for each of its outputs.
+    /// Second layer of the span MLP `[hidden, EXPANSION * hidden]`.
     out: Vec<f32>,
     out_bias: Vec<f32>,
-    label: TwoLayers,
+    label: Mlp,
 }
 
-/// Two layers with what is below zero left out between them.
+/// MLP of two layers with ReLU between them.
 #[derive(Debug)]
-struct TwoLayers([Linear; 2]);
+struct Mlp([Linear; 2]);
 
-/// One direction of a layer of the LSTM (Hochreiter and Schmidhuber, 1997): its four gates from a word, and from the state before.
+/// One direction of a layer of the LSTM (Hochreiter and Schmidhuber, 1997): projections to its four gates from the
+/// input and from the previous state.
 #[derive(Debug)]
 struct Direction {
     input: Linear,
     state: Linear,
 }
 
-impl TwoLayers {
-    fn load(loader: &Loader<'_>, name: &str, hidden: usize) -> Result<TwoLayers, Error> {
-        // Between them stand a function and what is only done in training.
-        let first = Linear::load(loader, &format!("{name}.0"), WIDER * hidden, hidden)?;
-        Ok(TwoLayers([first, Linear::load(loader, &format!("{name}.3"), hidden, WIDER * hidden)?]))
+impl Mlp {
+    fn load(loader: &Loader<'_>, name: &str, hidden: usize) -> Result<Mlp, Error> {
+        // Modules 1 and 2 between them are ReLU and dropout.
+        let first = Linear::load(loader, &format!("{name}.0"), EXPANSION * hidden, hidden)?;
+        Ok(Mlp([first, Linear::load(loader, &format!("{name}.3"), hidden, EXPANSION * hidden)?]))
     }
 
     fn forward(&self, cpu: &Cpu, activations: &mut PackedA, x: &[f32]) -> Vec<f32> {
@@ -62,7 +63,7 @@ impl TwoLayers {
     }
 }
 
-/// A product of some rows.
+/// Multiplies rows `x` `[n, k]` with a matrix.
 fn product(cpu: &Cpu, activations: &mut PackedA, linear: &Linear, x: &[f32]) -> Vec<f32> {
     let mut out = vec![0.0; x.len() / linear.weights.k() * linear.weights.rows()];
     if !x.is_empty() {
@@ -74,7 +75,7 @@ fn product(cpu: &Cpu, activations: &mut PackedA, linear: &Linear, x: &[f32]) -> 
 impl Direction {
     fn load(loader: &Loader<'_>, end: &str, inputs: usize, half: usize) -> Result<Direction, Error> {
         let bias = |kind: &str| loader.required_vector(&format!("spans.rnn.bias_{kind}_{end}"), 4 * half);
-        // Both are added to the same sums.
+        // Both biases are added to the same sums.
         let bias = bias("ih")?.iter().zip(bias("hh")?).map(|(a, b)| a + b).collect();
         let matrix = |kind: &str, k: usize, bias| {
             let name = format!("spans.rnn.weight_{kind}_{end}");
@@ -84,7 +85,8 @@ impl Direction {
         Ok(Direction { input: matrix("ih", inputs, Some(bias))?, state: matrix("hh", half, None)? })
     }
 
-    /// Writes the states behind each word into `out`, of rows that both directions share.
+    /// Writes the state after each word to its half of the rows of `out` `[words, 2 * half]`, which both directions
+    /// share.
     fn run(&self, cpu: &Cpu, activations: &mut PackedA, x: &[f32], out: &mut [f32], backwards: bool) {
         let half = self.state.weights.k();
         let rows = out.len() / (2 * half);
@@ -93,7 +95,7 @@ impl Direction {
         for i in 0..rows {
             let word = if backwards { rows - 1 - i } else { i };
             step.copy_from_slice(&gates[word * 4 * half..][..4 * half]);
-            // The first has no state before it.
+            // The state before the first word is zero.
             if i > 0 {
                 apply(cpu, activations, &state, Write::Add, [(&self.state, &mut step[..])]);
             }
@@ -126,8 +128,8 @@ impl Spans {
             let one = |end: &str| Direction::load(loader, &format!("l{i}{end}"), hidden, hidden / 2);
             Ok([one("")?, one("_reverse")?])
         };
-        let two = |name: &str| TwoLayers::load(loader, name, hidden);
-        let wide = WIDER * hidden;
+        let two = |name: &str| Mlp::load(loader, name, hidden);
+        let wide = EXPANSION * hidden;
         let first = loader.values("spans.out.0.weight", &[wide, 2 * hidden])?;
         let columns = |which: usize, bias: Option<Vec<f32>>| {
             let rows = first.chunks_exact(2 * hidden).map(|row| &row[which * hidden..][..hidden]);
@@ -150,7 +152,7 @@ impl Spans {
         }))
     }
 
-    /// Its matrices, in the order of the computation.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
         let rnn = self.rnn.iter().flatten().flat_map(|direction| [&direction.input, &direction.state]);
         let layers = [&self.start, &self.end].into_iter().flat_map(|two| &two.0);
@@ -158,8 +160,9 @@ impl Spans {
         all.map(|linear| &linear.weights)
     }
 
-    /// The logits of all labels, for each span of the words whose tokens these are: by first words, and of each first word the
-    /// shorter span first. Labels are given by the places of their tokens.
+    /// Computes the logits of all labels for each span of `words`, given as ranges of tokens: ordered by first word,
+    /// then by length.
+    /// `labels` are the indices of the labels' tokens.
     pub(crate) fn logits(
         &self,
         cpu: &Cpu,
@@ -183,19 +186,19 @@ impl Spans {
             }
             x = out;
         }
-        let mut part = |two: &TwoLayers, first: &Linear| {
+        let mut part = |two: &Mlp, first: &Linear| {
             let mut ends = two.forward(cpu, &mut activations, &x);
             activate(cpu, DenseActivation::Relu, &mut ends);
             product(cpu, &mut activations, first, &ends)
         };
         let (starts, ends) = (part(&self.start, &self.parts[0]), part(&self.end, &self.parts[1]));
-        // What a span's last layer gives is multiplied with labels alone, so that they are multiplied with the layer: once for
-        // each label instead of once for each span.
+        // The results of the span MLP's last layer are only multiplied with labels, so labels are multiplied with that
+        // layer first: once for each label instead of once for each span.
         let of_label = |at: &usize| &states[at * hidden..][..hidden];
         let labels: Vec<f32> = labels.iter().flat_map(of_label).copied().collect();
         let labels = self.label.forward(cpu, &mut activations, &labels);
         let count = labels.len() / hidden;
-        let wide = WIDER * hidden;
+        let wide = EXPANSION * hidden;
         let mut weights = vec![0.0; count * wide];
         cpu.for_rows(&mut weights, wide, |i, row| {
             sum_rows(cpu.tier(), &labels[i * hidden..][..hidden], &self.out, wide, row);
@@ -205,7 +208,7 @@ impl Spans {
         self.products(cpu, [&starts, &ends], (&weights, &biases), words.len())
     }
 
-    /// The logits of spans, of what their first layer makes of first and last words.
+    /// Computes the logits of spans from the results of the span MLP's first layer for first and for last words.
     fn products(
         &self,
         cpu: &Cpu,
@@ -213,7 +216,7 @@ impl Spans {
         (weights, biases): (&[f32], &[f32]),
         words: usize,
     ) -> Vec<f32> {
-        let (wide, count) = (WIDER * self.config.hidden, biases.len());
+        let (wide, count) = (EXPANSION * self.config.hidden, biases.len());
         let mut logits = Vec::new();
         for first in (0..words).step_by(WORDS) {
             let chunk = first..words.min(first + WORDS);
@@ -222,7 +225,7 @@ impl Spans {
                     (start..words.min(start + self.config.max_width)).map(move |end| (start, end))
                 })
                 .collect();
-            // The hidden numbers of a span, and behind them its logits.
+            // Each row has the hidden values of a span, then its logits.
             let mut rows = vec![0.0; spans.len() * (wide + count)];
             cpu.for_rows(&mut rows, wide + count, |i, row| {
                 let (start, end) = spans[i];
@@ -238,7 +241,7 @@ impl Spans {
     }
 }
 
-/// The state of a word, of those of its tokens; zeros for one that has none.
+/// Pools the hidden states of a word's tokens; zeros for a word without tokens.
 fn pooled(pooling: Pooling, states: &[f32], tokens: &Range<usize>, width: usize) -> Vec<f32> {
     let rows = || states[tokens.start * width..tokens.end * width].chunks_exact(width);
     let mut out = vec![0.0; width];

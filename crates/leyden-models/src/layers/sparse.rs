@@ -1,4 +1,4 @@
-//! The head that gives a text a number for each token of the vocabulary: a masked language model's.
+//! Head of sparse vectors (SPLADE): weights of the vocabulary's tokens, from the logits of a masked language model.
 
 use super::linear::{Linear, apply};
 use super::norm::Norm;
@@ -9,10 +9,10 @@ use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::ops::{self, Activation, ln};
 use leyden_kernels::{Cpu, PackedA};
 
-/// Tokens whose logits are computed at a time.
+/// Number of tokens whose logits are computed at a time.
 const TOKENS: usize = 64;
 
-/// A matrix with a function and a norm, then the logits.
+/// Dense layer with an activation function and a norm, then the projection to logits.
 #[derive(Debug)]
 pub(crate) struct Sparse {
     dense: Linear,
@@ -43,16 +43,17 @@ impl Sparse {
         }))
     }
 
-    /// Its matrices.
+    /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> [&PackedWeights; 2] {
         [&self.dense.weights, &self.output.weights]
     }
 
-    /// The tokens that have a number, ascending, of the states of all tokens of a text.
-    pub(crate) fn numbers(&self, cpu: &Cpu, states: &[f32]) -> Vec<(u32, f32)> {
+    /// Returns the tokens of the vocabulary with a positive weight, ascending, from the hidden states of all tokens of
+    /// a text.
+    pub(crate) fn weights(&self, cpu: &Cpu, states: &[f32]) -> Vec<(u32, f32)> {
         let (width, vocabulary) = (self.dense.weights.k(), self.output.weights.rows());
         let once = |logit: f64| ln(1.0 + logit.max(0.0));
-        let number = |logit: f64| if self.log_twice { ln(1.0 + once(logit)) } else { once(logit) };
+        let weight = |logit: f64| if self.log_twice { ln(1.0 + once(logit)) } else { once(logit) };
         let mut all = vec![0.0_f64; vocabulary];
         let mut activations = PackedA::default();
         for states in states.chunks(TOKENS * width) {
@@ -66,14 +67,14 @@ impl Sparse {
             for row in logits.chunks_exact(vocabulary) {
                 for (all, logit) in all.iter_mut().zip(row) {
                     match self.sum {
-                        true => *all += number(f64::from(*logit)),
-                        // The logarithm keeps the order.
+                        true => *all += weight(f64::from(*logit)),
+                        // The logarithm is monotonic, so it is taken once, of the maximum.
                         false => *all = all.max(f64::from(*logit)),
                     }
                 }
             }
         }
-        let number = |x: f64| if self.sum { x } else { number(x) };
-        (0..).zip(all).filter(|(_, x)| *x > 0.0).map(|(id, x)| (id, number(x) as f32)).collect()
+        let weight = |x: f64| if self.sum { x } else { weight(x) };
+        (0..).zip(all).filter(|(_, x)| *x > 0.0).map(|(id, x)| (id, weight(x) as f32)).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! What follows attention in a block of an encoder whose norms stand behind its halves: some tokens at a time go through all of it in one task, so
-//! that nothing but the stream goes through memory and threads meet once.
+//! Fused part of an encoder's layer after attention, for post-norm layers: each task computes all of it for a few
+//! tokens, so that only the stream is written to memory and threads synchronise once.
 
 use super::linear::Linear;
 use super::mlp::PlainMlp;
@@ -9,11 +9,11 @@ use leyden_kernels::Cpu;
 use leyden_kernels::gemm::Write;
 use std::sync::PoisonError;
 
-/// Bytes of what stands between the matrices of the feed-forward layer. It fits few L2 caches: reading the weights again for fewer tokens at a
-/// time costs more.
+/// Bytes of a task's hidden values of the feed-forward layer, at most. Few L2 caches hold as many, but with fewer
+/// tokens at a time the weights would be read more often, which costs more.
 const HIDDEN_BYTES: usize = 1536 << 10;
 
-/// Attention's output, its norm, the feed-forward layer, and its norm, all matrices INT8 rows.
+/// Output projection of attention, its norm, the feed-forward layer, and its norm; all matrices are INT8 rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Tail<'a> {
     pub(super) output: &'a Linear,
@@ -23,12 +23,12 @@ pub(crate) struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// Of the rows of `work.attention.mixed`, to the stream.
+    /// Computes the results for `work.attention.mixed`, and replaces the stream by them.
     pub(crate) fn forward(self, cpu: &Cpu, work: &mut Workspace) {
         let Tail { output, attention_norm, mlp, mlp_norm } = self;
         let (width, depth, ffn) = (output.weights.rows(), output.weights.k(), mlp.up.weights.rows());
         let (rows, tier) = (work.stream.len() / width, cpu.tier());
-        // As many blocks as members take in whole turns.
+        // The number of blocks is a multiple of the number of threads.
         let most = (HIDDEN_BYTES / size_of::<f32>() / ffn).max(1);
         let members = cpu.pool().members();
         let block = rows.div_ceil(rows.div_ceil(most * members).max(1) * members).max(1);

@@ -1,5 +1,5 @@
-//! The heads that give each token of a text something: a number for sparse vectors, a vector for late interaction (M3-Embedding;
-//! Chen et al., 2024).
+//! Heads with a result per token of a text: its weight for sparse vectors, or a vector for late interaction
+//! (M3-Embedding; Chen et al., 2024).
 
 use super::linear::{Linear, apply};
 use crate::config::{ModelConfig, SparseConfig};
@@ -9,7 +9,7 @@ use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::{Cpu, PackedA};
 use std::collections::BTreeMap;
 
-/// A number for each token.
+/// Head of token weights.
 #[derive(Debug)]
 pub(crate) struct TokenWeights(Linear);
 
@@ -27,8 +27,8 @@ impl TokenWeights {
         [&self.0.weights]
     }
 
-    /// The tokens that have a number above zero, ascending: of one that stands several times the greatest.
-    pub(crate) fn numbers(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)> {
+    /// Returns the tokens with a positive weight, ascending; a token that occurs several times has its largest weight.
+    pub(crate) fn weights(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)> {
         let mut weights = vec![0.0; tokens.len()];
         apply(cpu, &mut PackedA::default(), states, Write::Set, [(&self.0, &mut weights[..])]);
         let mut found: BTreeMap<u32, f32> = BTreeMap::new();
@@ -42,7 +42,7 @@ impl TokenWeights {
     }
 }
 
-/// A vector of length 1 for each token but the first.
+/// Head of token vectors: a vector of length 1 for each token but the first.
 #[derive(Debug)]
 pub(crate) struct TokenVectors(Linear);
 

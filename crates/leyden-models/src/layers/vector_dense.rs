@@ -1,4 +1,4 @@
-//! Matrices that vectors of texts go through behind the pooling.
+//! Dense layers after the pooling (sentence-transformers).
 
 use super::classifier::activate;
 use super::linear::{Linear, apply};
@@ -8,7 +8,7 @@ use crate::loader::Loader;
 use leyden_kernels::gemm::{PackedWeights, Write};
 use leyden_kernels::{Cpu, PackedA};
 
-/// All of them, in order.
+/// Dense layers of a model, in order.
 #[derive(Debug)]
 pub(crate) struct VectorDenses(Vec<(Linear, Option<DenseActivation>)>);
 
@@ -21,12 +21,12 @@ impl VectorDenses {
         c.vector_dense.iter().enumerate().map(one).collect::<Result<_, Error>>().map(VectorDenses)
     }
 
-    /// Their matrices.
+    /// Returns their matrices, in order.
     pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
         self.0.iter().map(|(linear, _)| &linear.weights)
     }
 
-    /// What becomes of vectors.
+    /// Applies the layers to vectors `[n, inputs]`.
     pub(crate) fn project(&self, cpu: &Cpu, mut vectors: Vec<f32>) -> Vec<f32> {
         for (linear, activation) in &self.0 {
             let mut out = vec![0.0; vectors.len() / linear.weights.k() * linear.weights.rows()];
