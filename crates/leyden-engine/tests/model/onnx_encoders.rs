@@ -83,7 +83,12 @@ fn graphs_that_are_no_known_encoder_are_refused() {
             json!(2),
             "does not add a matrix's results to the residual stream",
         ),
-        ("bert-layers.onnx", "num_hidden_layers", json!(1), "adds to embeddings what is none"),
+        (
+            "bert-layers.onnx",
+            "num_hidden_layers",
+            json!(1),
+            "adds a value to the embeddings that is no embedding",
+        ),
         ("bert.onnx", "hidden_act", json!("gelu_new"), "has the function Gelu, the configuration GeluTanh"),
         ("bert-old.onnx", "hidden_act", json!("gelu"), "has the function GeluTanh, the configuration Gelu"),
         ("bert.onnx", "layer_norm_eps", json!(1e-5), "to the variance, the configuration says"),
@@ -105,7 +110,12 @@ fn graphs_that_are_no_known_encoder_are_refused() {
             json!(["BertForSequenceClassification"]),
             "the head has no Tanh",
         ),
-        ("roberta-rank.onnx", "pad_token_id", json!(2), "rows that are those of no ids, types or positions"),
+        (
+            "roberta-rank.onnx",
+            "pad_token_id",
+            json!(2),
+            "by values that are no token ids, types or positions",
+        ),
         ("bert.onnx", "model_type", json!("nomic_bert"), "graphs of this architecture are not read"),
     ] {
         let model = models.iter().find(|model| model["file"] == file).unwrap();

@@ -29,8 +29,8 @@ impl Classifier {
         let has_dense = loader.has("cls.weight")?;
         if optional && !loader.has("cls.output.weight")? {
             if !has_dense {
-                let what = "is missing: the file says that its model ranks, but was made without the head that does; make it \
-                    anew with a converter that keeps it";
+                let what = "is missing: the file is of a reranker, but has no classification head; convert the \
+                    model again with a converter that keeps it";
                 return Err(loader.invalid("cls.output.weight", what.to_owned()));
             }
             // The only matrix is the output projection, though it is named as a dense layer.

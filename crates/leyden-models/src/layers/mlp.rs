@@ -141,7 +141,7 @@ impl GatedMlp {
         let plain = plain && work.sums.is_none() && self.sparsity.is_none();
         // Adapters change the results of gate and up projections.
         let plain =
-            plain && !work.adapters.touch([&self.gate, &self.up, &self.down].map(|linear| linear.target));
+            plain && !work.adapters.change([&self.gate, &self.up, &self.down].map(|linear| linear.target));
         let plain = plain && self.matrices().into_iter().all(PackedWeights::is_panels);
         if plain && gate.act_format() == up.act_format() {
             work.activations.fill(cpu.tier(), cpu.pool(), gate.act_format(), &work.normed, gate.k());

@@ -1,4 +1,4 @@
-//! [`Adapter`]: an adapter read for one network, and [`AdapterSet`]: the adapters of a sequence.
+//! [`Adapter`]: LoRA adapter of one network, and [`AdapterSet`]: adapters of a sequence.
 
 use super::targets::Targets;
 use crate::error::Error;
@@ -8,20 +8,20 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An adapter that was made for one loaded network.
+/// LoRA adapter that was read for one loaded network.
 pub struct Adapter {
     pub(super) path: PathBuf,
     pub(super) targets: Arc<Targets>,
-    /// What is added to the results of each target.
+    /// Matrices of each target that the adapter changes `[targets]`.
     pub(super) factors: Vec<Option<Factors>>,
     pub(super) rank: usize,
 }
 
-/// The two matrices of one projection, and what their product is multiplied by.
+/// Matrices A and B of one target: `scale * B (A x)` is added to its results.
 pub(super) struct Factors {
-    /// `[rank, k]`; the parts of a fused projection share it.
+    /// Matrix A `[rank, k]`; the parts of a joint matrix share it.
     pub(super) down: Arc<PackedWeights>,
-    /// `[rows, rank]`.
+    /// Matrix B `[rows, rank]`.
     pub(super) up: PackedWeights,
     pub(super) scale: f32,
 }
@@ -33,19 +33,19 @@ impl fmt::Debug for Adapter {
 }
 
 impl Adapter {
-    /// The file or folder that it was read from.
+    /// Returns the file or folder that it was read from.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The largest rank of its matrices.
+    /// Returns the largest rank of its matrices.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Bytes of its packed matrices.
+    /// Returns the bytes of its packed matrices.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let factors = || self.factors.iter().flatten();
@@ -60,15 +60,15 @@ impl Adapter {
     }
 }
 
-/// The adapters of a sequence, with what each one's results are multiplied by; none by default.
+/// Adapters of a sequence with their scales; none by default.
 ///
-/// Two sets are equal if they have the same adapters, loaded once, with the same scales in the same order: then they compute the
-/// same.
+/// Two sets are equal if they hold the same loaded adapters with the same scales in the same order; equal sets compute
+/// the same results.
 #[derive(Clone, Default)]
 pub struct AdapterSet(Arc<[(Arc<Adapter>, f32)]>);
 
 impl AdapterSet {
-    /// A set of some adapters, which are added in this order. Those with scale 0 are left out.
+    /// Creates a set of adapters, whose results are added in this order. Adapters with scale 0 are left out.
     ///
     /// # Errors
     /// A scale is not finite; the error names the adapter's file.
@@ -84,13 +84,13 @@ impl AdapterSet {
         Ok(AdapterSet(all.into_iter().filter(|(_, scale)| *scale != 0.0).collect()))
     }
 
-    /// Whether it has none.
+    /// Returns true if it has no adapters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The adapters with their scales.
+    /// Iterates over the adapters with their scales.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<Adapter>, f32)> {
         self.0.iter().map(|(adapter, scale)| (adapter, *scale))
     }

@@ -1,4 +1,4 @@
-//! From the matrices of a file to an [`Adapter`]: what is checked is the same for every format.
+//! Checks of an adapter's matrices and their conversion to an [`Adapter`], common to all formats.
 
 use super::adapter::{Adapter, Factors};
 use super::targets::{Target, Targets, layer_of};
@@ -12,36 +12,39 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest rank that is taken.
-const MOST_RANK: usize = 1024;
+/// Maximum rank of an adapter.
+const MAX_RANK: usize = 1024;
 
-/// The two matrices of a projection as a file has them.
+/// Matrices A and B of a projection as stored in a file.
 pub(super) struct Pair<'a> {
-    /// The projection's name in GGUF, without `.weight`.
+    /// Name of the projection in GGUF, without `.weight`.
     pub(super) target: String,
-    /// `[rank, k]`.
+    /// Matrix A `[rank, k]`.
     pub(super) down: TensorView<'a>,
-    /// `[rows, rank]`.
+    /// Matrix B `[rows, rank]`.
     pub(super) up: TensorView<'a>,
-    /// What the product is multiplied by, for a rank.
+    /// Factor of the product: alpha divided by the rank, or by its square root (rsLoRA).
     pub(super) scale: f32,
-    /// The class whose names the file uses, if it uses those of one.
+    /// Class in transformers whose module names the file uses, for a PEFT folder.
     pub(super) class: Option<&'static HfClass>,
-    /// Whether rows lie as in folders rather than as in GGUF.
+    /// True if rows have the order of folders, false for that of GGUF.
     pub(super) of_folder: bool,
 }
 
-/// Matrices that were found one by one, by the name of their module.
+/// Matrices A and B found so far, by the name of their module.
 #[derive(Default)]
-pub(super) struct Halves<'a>(BTreeMap<String, [Option<TensorView<'a>>; 2]>);
+pub(super) struct Matrices<'a>(BTreeMap<String, [Option<TensorView<'a>>; 2]>);
 
-impl<'a> Halves<'a> {
-    /// Takes in the first (0) or the second (1) matrix of a module.
+impl<'a> Matrices<'a> {
+    /// Adds matrix A (0) or B (1) of a module.
     pub(super) fn put(&mut self, module: &str, which: usize, tensor: TensorView<'a>) {
         self.0.entry(module.to_owned()).or_default()[which] = Some(tensor);
     }
 
-    /// Both matrices of every module.
+    /// Returns both matrices of every module.
+    ///
+    /// # Errors
+    /// There are no matrices, or one of a module is missing.
     pub(super) fn complete(
         self,
         file: &str,
@@ -50,7 +53,7 @@ impl<'a> Halves<'a> {
         if self.0.is_empty() {
             return Err(Error::invalid(file, "", "has no matrices of a LoRA adapter"));
         }
-        let both = |(module, halves): (String, [Option<TensorView<'a>>; 2])| match halves {
+        let both = |(module, found): (String, [Option<TensorView<'a>>; 2])| match found {
             [Some(down), Some(up)] => Ok((module, [down, up])),
             [Some(down), None] => Err(Error::invalid(file, down.name(), format!("{} is missing", names[1]))),
             [None, Some(up)] => Err(Error::invalid(file, up.name(), format!("{} is missing", names[0]))),
@@ -60,7 +63,7 @@ impl<'a> Halves<'a> {
     }
 }
 
-/// Checks the matrices of a file against the model, all of them before memory is taken for any, and packs them.
+/// Checks the matrices of a file against the model, all of them before memory is allocated for any, and packs them.
 pub(super) fn pack(
     targets: &Arc<Targets>,
     cpu: &Cpu,
@@ -93,7 +96,7 @@ pub(super) fn pack(
     Ok(Adapter { path: path.to_owned(), targets: Arc::clone(targets), factors, rank })
 }
 
-/// Whether a pair fits the model; in which order it has its rows.
+/// Checks that a pair fits the model, and returns the order of its rows, see [`row_order`].
 fn check(targets: &Targets, file: &str, pair: &Pair<'_>) -> Result<Option<Vec<usize>>, Error> {
     let (down, up) = (&pair.down, &pair.up);
     let Some((_, target)) = targets.named(&pair.target).next() else {
@@ -107,8 +110,8 @@ fn check(targets: &Targets, file: &str, pair: &Pair<'_>) -> Result<Option<Vec<us
         }
     }
     let rank = down.rows();
-    if rank == 0 || rank > MOST_RANK {
-        let what = format!("rank {rank} is not between 1 and {MOST_RANK}");
+    if rank == 0 || rank > MAX_RANK {
+        let what = format!("rank {rank} is not between 1 and {MAX_RANK}");
         return Err(Error::invalid(file, down.name(), what));
     }
     let wanted = |tensor: &TensorView<'_>, wanted: [usize; 2]| {
@@ -127,8 +130,8 @@ fn check(targets: &Targets, file: &str, pair: &Pair<'_>) -> Result<Option<Vec<us
     row_order(targets, pair, target.rows).map_err(|what| Error::invalid(file, down.name(), what))
 }
 
-/// Returns the adapter's row for each row of the model's matrix, or `None` if both have the same order. The error says why an
-/// adapter of this format cannot be used.
+/// Returns the adapter's row for each row of the model's matrix, or `None` if both have the same order. The error says
+/// why an adapter of this format cannot be used.
 fn row_order(targets: &Targets, pair: &Pair<'_>, rows: usize) -> Result<Option<Vec<usize>>, String> {
     if pair.of_folder == targets.of_folder {
         return Ok(None);
@@ -157,7 +160,7 @@ fn row_order(targets: &Targets, pair: &Pair<'_>, rows: usize) -> Result<Option<V
     if !class.interleaved || heads * dim != rows {
         return Ok(None);
     }
-    // GGUF has the rows of the first and the second half of a head in turns.
+    // GGUF interleaves the rows of the first and the second half of a head.
     let in_head = |i: usize| match targets.of_folder {
         false => i / 2 + i % 2 * (dim / 2),
         true => i % (dim / 2) * 2 + i / (dim / 2),
@@ -165,7 +168,7 @@ fn row_order(targets: &Targets, pair: &Pair<'_>, rows: usize) -> Result<Option<V
     Ok(Some((0..rows).map(|row| row / dim * dim + in_head(row % dim)).collect()))
 }
 
-/// Why there is nothing with this name in GGUF that an adapter can change.
+/// Returns the message for a GGUF name that is no projection an adapter can change.
 pub(super) fn unsupported(targets: &Targets, name: &str) -> String {
     let part = layer_of(name).map_or(name, |(_, part)| part);
     let architecture = targets.architecture.name;
@@ -185,7 +188,7 @@ pub(super) fn unsupported(targets: &Targets, name: &str) -> String {
     }
 }
 
-/// All values of a matrix, which are finite.
+/// Decodes a matrix to F32, and checks that all values are finite.
 fn decoded(file: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>, Error> {
     let mut out = vec![0.0; tensor.rows() * tensor.cols()];
     for (i, row) in out.chunks_exact_mut(tensor.cols()).enumerate() {
@@ -197,7 +200,7 @@ fn decoded(file: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>, Error> {
     }
 }
 
-/// The rows of the second matrix that are a target's, in the model's order.
+/// Returns the rows of matrix B that belong to a target, in the model's order.
 fn rows_of(target: &Target, up: &[f32], rank: usize, order: Option<&[usize]>) -> Vec<f32> {
     let row = |row: usize| {
         let row = order.map_or(row, |order| order[row]);

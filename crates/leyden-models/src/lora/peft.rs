@@ -1,7 +1,7 @@
-//! Adapters in folders, as PEFT writes them: `adapter_config.json` and `adapter_model.safetensors`.
+//! Adapters in PEFT folders: `adapter_config.json` and `adapter_model.safetensors`.
 
 use super::adapter::Adapter;
-use super::pairs::{Halves, Pair, pack, unsupported};
+use super::pairs::{Matrices, Pair, pack, unsupported};
 use super::targets::Targets;
 use crate::error::Error;
 use crate::hf_class::HfClass;
@@ -11,13 +11,13 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the weights may be called; the first is what PEFT writes today.
+/// Names of the file of weights; PEFT writes the first today.
 const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
-/// What PEFT writes before the names of a model's modules.
+/// Prefix of a model's module names in PEFT files.
 const PREFIX: &str = "base_model.model.";
-const ENDS: [&str; 2] = [".lora_A.weight", ".lora_B.weight"];
+const SUFFIXES: [&str; 2] = [".lora_A.weight", ".lora_B.weight"];
 
-/// Keys that must say nothing, and what it is that they ask for.
+/// Keys that must be absent, null, false or empty, and the unsupported features that they ask for.
 const REFUSED: &[(&str, &str)] = &[
     ("use_dora", "DoRA (weight-decomposed adapters)"),
     ("use_qalora", "QALoRA"),
@@ -29,7 +29,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("alora_invocation_tokens", "activated LoRA"),
     ("arrow_config", "Arrow routing"),
 ];
-/// The keys of `adapter_config.json` that are not refused above.
+/// Keys of `adapter_config.json` that are accepted.
 const KEYS: KnownKeys = KnownKeys(&[
     read_key("alpha_pattern"),
     read_key("base_model_name_or_path"),
@@ -45,7 +45,7 @@ const KEYS: KnownKeys = KnownKeys(&[
     harmless_key("layers_pattern"),
     harmless_key("layers_to_transform"),
     harmless_key("target_modules"),
-    // Of training, and remarks.
+    // Settings of training, and remarks.
     harmless_key("auto_mapping"),
     harmless_key("corda_config"),
     harmless_key("ensure_weight_tying"),
@@ -62,18 +62,19 @@ const KEYS: KnownKeys = KnownKeys(&[
     harmless_key("runtime_config"),
     harmless_key("task_type"),
 ]);
-/// Beginnings of values of `init_lora_weights` with which the model's own weights were changed.
+/// Prefixes of values of `init_lora_weights` with which training also changes the model's own weights.
 const CHANGED_BASE: [&str; 4] = ["pissa", "olora", "corda", "loftq"];
 
-/// What `adapter_config.json` says about scales.
+/// Settings of `adapter_config.json` that set the scales of modules.
 struct Config<'a> {
     json: &'a Json,
     rank: u32,
     alpha: f32,
+    /// True to divide alpha by the square root of the rank (rsLoRA; Kalajdzievski, 2023).
     root: bool,
 }
 
-/// Reads one for a model.
+/// Reads an adapter for a model.
 pub(super) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Adapter, Error> {
     let folder = path.display().to_string();
     let Some(json) = HfFolder::json_at(path, HfFile::AdapterConfig)? else {
@@ -87,20 +88,20 @@ pub(super) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Ada
     };
     let file = weights.display().to_string();
     let weights = Safetensors::open(&weights)?;
-    let mut halves = Halves::default();
+    let mut found = Matrices::default();
     for name in weights.tensor_names() {
-        let half = ENDS.iter().enumerate().find_map(|(i, end)| Some((i, name.strip_suffix(end)?)));
-        match half {
-            Some((which, module)) => halves.put(module, which, weights.require(name)?),
-            None => return Err(Error::invalid(&file, name, foreign(name))),
+        let matrix = SUFFIXES.iter().enumerate().find_map(|(i, end)| Some((i, name.strip_suffix(end)?)));
+        match matrix {
+            Some((which, module)) => found.put(module, which, weights.require(name)?),
+            None => return Err(Error::invalid(&file, name, unsupported_tensor(name))),
         }
     }
     let made_for = json.opt_str("base_model_name_or_path")?.unwrap_or_default();
     let mut pairs = Vec::new();
-    for (module, [down, up]) in halves.complete(&file, ["lora_A", "lora_B"])? {
+    for (module, [down, up]) in found.complete(&file, ["lora_A", "lora_B"])? {
         let module = module.strip_prefix(PREFIX).unwrap_or(&module);
         let Some((target, class)) = find(targets, module) else {
-            let mut what = why_not(targets, module);
+            let mut what = unsupported_module(targets, module);
             if !made_for.is_empty() {
                 what += &format!("; the adapter was made for {made_for}");
             }
@@ -120,7 +121,7 @@ pub(super) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Ada
 }
 
 impl<'a> Config<'a> {
-    /// Refuses what changes the result and is not computed.
+    /// Reads the settings, and refuses those that would change results and are not supported.
     fn of(json: &'a Json) -> Result<Config<'a>, Error> {
         let refuse = |key: &str, what: String| Err(Error::invalid(json.file(), key, what));
         let kind = json.str("peft_type")?;
@@ -128,13 +129,13 @@ impl<'a> Config<'a> {
             return refuse("peft_type", format!("adapters of type `{kind}` are not supported; LORA are"));
         }
         for (key, what) in REFUSED {
-            if json.get(key).is_some_and(says_something) {
+            if json.get(key).is_some_and(is_set) {
                 return refuse(key, format!("{what}: not supported"));
             }
         }
         if let Some(key) = json.object().iter().find(|(key, value)| {
             let known = KEYS.0.iter().any(|row| row.key == *key) || REFUSED.iter().any(|row| row.0 == *key);
-            !known && says_something(value)
+            !known && is_set(value)
         }) {
             return refuse(key.0, "is not a known key, and may change results".to_owned());
         }
@@ -156,7 +157,7 @@ impl<'a> Config<'a> {
         Ok(Config { json, rank, alpha, root: json.opt_bool("use_rslora")?.unwrap_or(false) })
     }
 
-    /// Rank and scale of a module.
+    /// Returns rank and scale of a module.
     fn of_module(&self, module: &str) -> Result<(usize, f32), Error> {
         let invalid = |key: &str, what: &str| Err(Error::invalid(self.json.file(), key, what.to_owned()));
         let rank = match self.pattern("rank_pattern", module)? {
@@ -184,7 +185,8 @@ impl<'a> Config<'a> {
         Ok((usize::try_from(rank).unwrap_or(usize::MAX), scale))
     }
 
-    /// The value of the first of a table's keys that a module's name ends with; one that begins with `^` is the whole name.
+    /// Returns the value of the first key of `table` that matches a module's name: as its last components, or as a
+    /// whole for a key that begins with `^`.
     fn pattern(&self, table: &str, module: &str) -> Result<Option<&'a Value>, Error> {
         let Some(value) = self.json.get(table) else { return Ok(None) };
         let Some(object) = value.as_object() else {
@@ -207,8 +209,8 @@ impl<'a> Config<'a> {
     }
 }
 
-/// Whether a value asks for anything.
-fn says_something(value: &Value) -> bool {
+/// Returns true unless a value is null, false or empty.
+fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::Array(values) => !values.is_empty(),
@@ -217,8 +219,8 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// Why a tensor is not one of an adapter that is computed.
-fn foreign(name: &str) -> &'static str {
+/// Returns the message for a tensor that is no LoRA matrix.
+fn unsupported_tensor(name: &str) -> &'static str {
     if name.contains("lora_embedding_") {
         "adapters of the embedding are not supported"
     } else if name.contains(".base_layer.") || name.contains(".modules_to_save.") {
@@ -232,14 +234,14 @@ fn foreign(name: &str) -> &'static str {
     }
 }
 
-/// The projection that a module is, by its name in GGUF, and the class that calls it so.
+/// Returns the GGUF name of a module that adapters can change, and the class that has a module of this name.
 fn find(targets: &Targets, module: &str) -> Option<(String, &'static HfClass)> {
     let mut found =
         targets.classes.iter().flat_map(|class| names(class, module).map(move |name| (name, *class)));
     found.find(|(name, _)| targets.named(name).next().is_some())
 }
 
-/// What GGUF calls a module of a class; names that mean several things are several.
+/// Returns the GGUF names of a module of a class; a module name may have several.
 fn names(class: &'static HfClass, module: &str) -> impl Iterator<Item = String> {
     let bare = module.strip_prefix(class.prefix).unwrap_or(module);
     let in_layer = bare.strip_prefix(class.layers).and_then(|rest| rest.strip_prefix('.')?.split_once('.'));
@@ -253,8 +255,8 @@ fn names(class: &'static HfClass, module: &str) -> impl Iterator<Item = String> 
     })
 }
 
-/// Why a module is no projection that an adapter can change.
-fn why_not(targets: &Targets, module: &str) -> String {
+/// Returns the message for a module that is no projection an adapter can change.
+fn unsupported_module(targets: &Targets, module: &str) -> String {
     if module.contains(".experts.") {
         return "adapters of a mixture's experts are not supported".to_owned();
     }

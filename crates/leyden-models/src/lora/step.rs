@@ -1,4 +1,4 @@
-//! What the adapters of a step's sequences add to the results of projections.
+//! [`StepAdapters`]: adapters of a step's sequences, applied to the results of projections.
 
 use super::adapter::{Adapter, AdapterSet, Factors};
 use crate::batch::Batch;
@@ -6,12 +6,12 @@ use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
 use leyden_kernels::memory::Aligned;
 use leyden_kernels::{Cpu, PackedA};
 
-/// The adapters of a step, and buffers for what they compute.
+/// Adapters of a step, and buffers for their results.
 #[derive(Debug, Default)]
 pub(crate) struct StepAdapters {
-    /// Each set with its rows: of all of the step's, and of those that are wanted.
+    /// Each set with the indices of its rows among all rows of the step, and among the wanted rows.
     sets: Vec<(AdapterSet, [Vec<usize>; 2])>,
-    /// How many rows there are of either kind.
+    /// Number of rows of the step, and of wanted rows.
     counts: [usize; 2],
     activations: PackedA,
     input: Aligned<f32>,
@@ -20,7 +20,7 @@ pub(crate) struct StepAdapters {
 }
 
 impl StepAdapters {
-    /// Begins a step. `wanted` are the rows that layers keep where the others are of no more use.
+    /// Begins a step. `wanted` are the indices of the rows that the last layers keep, ascending.
     pub(crate) fn begin(&mut self, batch: &Batch<'_>, wanted: &[usize]) {
         self.sets.clear();
         self.counts = [batch.tokens.len(), wanted.len()];
@@ -44,19 +44,20 @@ impl StepAdapters {
         }
     }
 
-    /// Whether no row has an adapter.
+    /// Returns true if no row has an adapter.
     pub(crate) fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// Returns true if any row has an adapter for one of these projections, by their numbers among the network's targets.
-    pub(crate) fn touch<const N: usize>(&self, targets: [Option<usize>; N]) -> bool {
+    /// Returns true if any row has an adapter for one of these projections, given by their indices in
+    /// [`Targets`](super::Targets).
+    pub(crate) fn change<const N: usize>(&self, targets: [Option<usize>; N]) -> bool {
         let adapters = || self.sets.iter().flat_map(|(set, _)| set.iter());
         targets.iter().any(|target| adapters().any(|(adapter, _)| adapter.factors_of(*target).is_some()))
     }
 
-    /// Adds the products of the step's adapters to the results of a projection `[rows, width]`. `target` is its number among the
-    /// network's targets; `input` is `[rows, k]`, of all rows of the step or of the wanted ones.
+    /// Adds the products of the step's adapters to the results of a projection `[rows, width]`. `target` is its index
+    /// in [`Targets`](super::Targets); `input` `[rows, k]` has all rows of the step, or the wanted ones.
     pub(crate) fn add(
         &mut self,
         cpu: &Cpu,
@@ -108,7 +109,7 @@ impl Adapter {
     }
 }
 
-/// Copies some rows of `k` values.
+/// Copies rows of `from` `[n, k]` to `to`.
 fn gather(rows: &[usize], k: usize, from: &[f32], to: &mut Aligned<f32>) {
     to.resize(rows.len() * k);
     for (&row, to) in rows.iter().zip(to.chunks_exact_mut(k)) {

@@ -1,4 +1,4 @@
-//! [`Targets`]: the projections of a loaded network that adapters can change, and how their rows lie.
+//! [`Targets`]: projections of a loaded network that adapters can change, and the order of their rows.
 
 use crate::arch::{ARCHITECTURES, hf_class};
 use crate::architecture::Architecture;
@@ -9,33 +9,34 @@ use crate::source_config::is_gguf;
 use leyden_tensor::WeightSource;
 use std::ops::Range;
 
-/// One of them: a matrix, or some rows of one that consists of several.
+/// Projection that adapters can change: a matrix, or a part of a joint one.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// The matrix's name in GGUF, without `.weight`.
+    /// Name of the stored matrix in GGUF, without `.weight`.
     pub(crate) name: String,
-    /// Rows of the whole matrix.
+    /// Number of rows of the stored matrix.
     pub(crate) rows: usize,
+    /// Number of columns.
     pub(crate) k: usize,
-    /// The target's rows among them.
+    /// Rows of the target in the stored matrix.
     pub(crate) part: Vec<Range<usize>>,
 }
 
-/// All of a network's.
+/// Targets of a network.
 #[derive(Debug)]
 pub(crate) struct Targets {
     pub(crate) list: Vec<Target>,
     pub(crate) architecture: &'static Architecture,
-    /// The class of the model's folder; of a GGUF file those that its folder may have been of.
+    /// Class of the model's folder in transformers; for a GGUF file, all classes of the architecture.
     pub(crate) classes: Vec<&'static HfClass>,
-    /// Whether the model is a folder, whose rows lie as in adapters of PEFT.
+    /// True if the model is a folder, whose rows have the order of PEFT adapters.
     pub(crate) of_folder: bool,
-    /// Of each layer: heads of queries, of keys, and values of a head.
+    /// Number of query heads, number of key-value heads, and head dimension of each layer.
     pub(crate) heads: Vec<[usize; 3]>,
 }
 
 impl Targets {
-    /// Those of the model in a source.
+    /// Creates the targets of the model in a source.
     ///
     /// # Errors
     /// The model is of no known architecture.
@@ -50,19 +51,20 @@ impl Targets {
         Ok(Targets { list, architecture, classes, of_folder, heads })
     }
 
-    /// Those that a matrix with this name in GGUF consists of, with their numbers.
+    /// Iterates over the targets in the stored matrix of this GGUF name, with their indices.
     pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = (usize, &Target)> {
         self.list.iter().enumerate().filter(move |(_, target)| target.name == name)
     }
 }
 
-/// The number of a layer in a name of GGUF, and the name behind it.
+/// Splits a GGUF name into the number of its layer and the rest.
 pub(crate) fn layer_of(name: &str) -> Option<(usize, &str)> {
     let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
     Some((layer.parse().ok()?, part))
 }
 
-/// The architecture of a source's model and its class in Hugging Face's libraries; of a GGUF file all that it may have had.
+/// Returns the architecture of a source's model, and its class in transformers; for a GGUF file, all classes of the
+/// architecture.
 ///
 /// # Errors
 /// The model is of no known architecture.

@@ -1,4 +1,4 @@
-//! Attention and embeddings that onnxruntime's optimiser has made one node of: taken apart into what an encoder is followed as.
+//! Attention and embeddings fused by onnxruntime's optimiser, decomposed into the operations of an unfused graph.
 
 use super::eval::Eval;
 use super::layout::Layout;
@@ -8,10 +8,11 @@ use super::weight::Weight;
 use leyden_tensor::{OnnxAttribute, OnnxNode};
 use std::sync::Arc;
 
-/// The inputs of `Attention` behind the product: the mask, keys and values of earlier tokens, what is added to scores, how many
-/// earlier tokens there are.
+/// Index of the mask among the inputs of `Attention`.
 const MASK: usize = 3;
+/// Indices of a cache of earlier tokens and of its length.
 const EARLIER: [usize; 2] = [4, 6];
+/// Index of the bias that is added to scores.
 const ADDED: usize = 5;
 
 fn given(inputs: &[Value], i: usize) -> Option<&Value> {
@@ -19,7 +20,7 @@ fn given(inputs: &[Value], i: usize) -> Option<&Value> {
 }
 
 impl Eval<'_> {
-    /// `Attention`, whose one matrix has queries, keys and values side by side.
+    /// Decomposes `Attention`, whose matrix has the columns of queries, keys and values.
     pub(super) fn attention(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
         let (Some(Value::Text(x)), Some(Value::Weight(weight))) = (inputs.first(), inputs.get(1)) else {
             return Ok(None);
@@ -30,7 +31,7 @@ impl Eval<'_> {
         self.attended(node, x, weight, [given(inputs, 2), given(inputs, MASK), given(inputs, ADDED)])
     }
 
-    /// `QAttention`, the same on integers.
+    /// Decomposes `QAttention`, the same with quantised input and weights.
     pub(super) fn quantised_attention(
         &mut self,
         node: &OnnxNode,
@@ -83,7 +84,7 @@ impl Eval<'_> {
         let bias = bias.map(|bias| self.vector(bias, columns)).transpose()?;
         let mut parts = Vec::new();
         let mut start = 0;
-        // By head: tokens of queries and values, and of keys the other way round.
+        // By head: queries and values `[tokens, dim]`, keys `[dim, tokens]`.
         for (n, order) in sizes.into_iter().zip([[0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]]) {
             let mut part = Value::Text(self.linear(x, &weight.columns(start, n)?)?);
             if let Some(bias) = &bias {
@@ -100,7 +101,7 @@ impl Eval<'_> {
             return Ok(None);
         };
         let dim = sizes[0] / heads;
-        // Nought is the usual one.
+        // The scale 0 stands for the default.
         let scale = node.float("scale").map(f64::from).filter(|scale| *scale != 0.0);
         let scale = scale.unwrap_or_else(|| 1.0 / (dim as f64).sqrt());
         let scores = self.product(queries, keys)?;
@@ -122,14 +123,14 @@ impl Eval<'_> {
         self.moved(&mixed, &back).map(Some)
     }
 
-    /// `FusedMatMul`: a product with factors transposed, times a number.
+    /// Decomposes `FusedMatMul`: a product of optionally transposed factors, times a number.
     pub(super) fn fused_product(&mut self, node: &OnnxNode, x: &Value, y: &Value) -> Result<Value, String> {
         if ["transBatchA", "transBatchB"].iter().any(|name| node.int(name).unwrap_or(0) != 0) {
             return Err("transposes the axes of texts".to_owned());
         }
-        let mut turned = |value: &Value, name: &str| match (value, node.int(name).unwrap_or(0)) {
+        let mut transposed = |value: &Value, name: &str| match (value, node.int(name).unwrap_or(0)) {
             (_, 0) => Ok(value.clone()),
-            (Value::Weight(weight), _) if weight.stored.len() == 2 => Ok(Value::Weight(weight.turned())),
+            (Value::Weight(weight), _) if weight.stored.len() == 2 => Ok(Value::Weight(weight.transpose())),
             (Value::Text(text), _) if text.shape.len() > 1 => {
                 let n = text.shape.len() as i64;
                 let order: Vec<i64> = (0..n - 2).chain([n - 1, n - 2]).collect();
@@ -138,7 +139,7 @@ impl Eval<'_> {
             }
             _ => Err("transposes what has no rows".to_owned()),
         };
-        let (x, y) = (turned(x, "transA")?, turned(y, "transB")?);
+        let (x, y) = (transposed(x, "transA")?, transposed(y, "transB")?);
         let product = match (&x, &y) {
             (Value::Text(x), Value::Weight(weight)) => self.linear(x, weight)?,
             (Value::Text(x), Value::Text(y)) => self.product(x, y)?,
@@ -148,7 +149,7 @@ impl Eval<'_> {
         Ok(Value::Text(Text { factor: product.factor * alpha, ..product }))
     }
 
-    /// `FusedGemm`: a product with a matrix, a bias, and a function of that.
+    /// Decomposes `FusedGemm`: a product with a matrix, a bias, and an activation function.
     pub(super) fn fused_gemm(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
         let function = match node.attribute("activation") {
             Some(OnnxAttribute::Text(name)) if name == b"Relu" => Function::Relu,
@@ -158,14 +159,14 @@ impl Eval<'_> {
         let mut plain = node.clone();
         "Gemm".clone_into(&mut plain.op);
         plain.domain.clear();
-        match self.of_text(&plain, inputs)? {
+        match self.traced(&plain, inputs)? {
             Some(Value::Text(sum)) => self.function(function, &sum).map(|made| Some(Value::Text(made))),
             _ => Ok(None),
         }
     }
 
-    /// That nothing is masked of texts that have all of their tokens: a mask of tokens or of pairs of them, or how many tokens
-    /// each text has.
+    /// Checks that a mask masks no token of the sample texts. It is a mask of tokens, a mask of pairs of tokens, or the
+    /// number of tokens of each text.
     fn unmasked(&mut self, mask: Option<&Value>, [texts, tokens]: [usize; 2]) -> Result<(), String> {
         let Some(mask) = mask else { return Ok(()) };
         let mask = self.nums(Some(mask))?;
@@ -173,7 +174,7 @@ impl Eval<'_> {
         let is = |part: &[f64], n: usize| part.iter().all(|x| *x == n as f64);
         let fits = match mask.shape[..] {
             [n] if n == texts => is(&mask.data, tokens),
-            // Where they end, then where they begin.
+            // Ends of all texts, then their starts.
             [n] if n == 2 * texts => is(&mask.data[..texts], tokens) && is(&mask.data[texts..], 0),
             [a, b] => [a, b] == [texts, tokens] && is(&mask.data, 1),
             [a, b, c] => [a, b, c] == [texts, tokens, tokens] && is(&mask.data, 1),
@@ -182,13 +183,14 @@ impl Eval<'_> {
         if fits { Ok(()) } else { Err("masks tokens of a text that is not padded".to_owned()) }
     }
 
-    /// `EmbedLayerNormalization`, and the same of integers: the normalised sum of rows of up to three tables, the number of tokens of each text, and the sum.
+    /// Decomposes `EmbedLayerNormalization` and `QEmbedLayerNormalization`. Returns their three outputs: the normalised
+    /// sum of rows of up to three tables, the number of tokens of each text, and the sum.
     pub(super) fn embedded(
         &mut self,
         node: &OnnxNode,
         inputs: &[Value],
     ) -> Result<Option<Vec<Value>>, String> {
-        // What the integers of tables, weights and bias stand for, where they are such.
+        // Tables, weight and bias, dequantised.
         let quantised = node.op == "QEmbedLayerNormalization";
         let mut tensors = Vec::new();
         for i in 0..5 {
@@ -238,7 +240,7 @@ impl Eval<'_> {
 }
 
 impl Nums {
-    /// Sums along the last axis, which may stay with one value.
+    /// Sums along the last axis, which stays with length 1 if `keeps`.
     pub(super) fn sum_rows(&self, keeps: bool) -> Result<Nums, String> {
         let Some((&n, outer)) = self.shape.split_last() else { return Err("sums a number".to_owned()) };
         let mut shape = outer.to_vec();

@@ -1,5 +1,5 @@
-//! Whether a graph computes the encoder that a configuration describes, and which of its tensors are which weights: from the
-//! output back to the embeddings.
+//! Match of a traced graph against the encoder that a configuration describes, from the output back to the embeddings.
+//! It identifies the tensor of each weight.
 
 use super::eval::{Eval, Refused};
 use super::nums::Nums;
@@ -15,28 +15,32 @@ use crate::pooling::Pooling;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::Activation;
 
-/// How far what is added to a variance may be from what the configuration says: half precision has no smaller number than that.
+/// Absolute tolerance of a norm's epsilon: half precision rounds small values to multiples of 6e-8.
 const EPS: f64 = 2e-7;
 
-/// What is given to a graph instead of a text.
+/// Sample texts to trace a graph with.
 pub(super) struct Probe {
-    /// Texts and their tokens.
+    /// Number of texts, and of tokens of each.
     pub(super) size: [usize; 2],
+    /// Token ids `[texts, tokens]`.
     pub(super) ids: Vec<usize>,
+    /// Token types `[texts, tokens]`.
     pub(super) types: Vec<usize>,
 }
 
+/// Match of a traced graph. Its methods take the result of an operation and return the operation's input.
 pub(super) struct Matcher<'e, 'a> {
     pub(super) eval: &'e Eval<'a>,
     pub(super) config: &'e ModelConfig,
     pub(super) probe: &'e Probe,
-    /// Weights by their names in GGUF.
+    /// Weights found so far, by their names in GGUF.
     pub(super) found: Vec<(String, Weight)>,
-    /// Where a difference is said to be, if at no node.
+    /// Name of the output, which errors name if there is no node.
     pub(super) output: &'e str,
 }
 
-/// Whether a configuration describes an encoder of the kind that is looked for.
+/// Checks that a configuration describes an encoder whose graphs are supported: post-norm, ungated, with learned
+/// positions.
 pub(super) fn check(c: &ModelConfig) -> Result<(), String> {
     let plain = |layer: &LayerConfig| {
         matches!(layer.mask, Mask::Full)
@@ -72,7 +76,7 @@ impl Matcher<'_, '_> {
         self.found.push((name, weight));
     }
 
-    /// What a graph gives: the states of all tokens, or scores of labels.
+    /// Matches the graph's output: hidden states of all tokens, or logits of labels.
     pub(super) fn output(&mut self, out: &Text) -> Result<(), Refused> {
         let config = self.config;
         let states = match &config.head {
@@ -82,7 +86,7 @@ impl Matcher<'_, '_> {
         self.states(&states)
     }
 
-    /// The head of a model with labels; gives the states that it takes.
+    /// Matches a classification head, and returns the hidden states that are its input.
     fn classifier(&mut self, classifier: &ClassifierConfig, out: &Text) -> Result<Text, Refused> {
         let [texts, tokens] = self.probe.size;
         let (labels, width) = (classifier.labels.len(), self.config.width);
@@ -107,13 +111,14 @@ impl Matcher<'_, '_> {
             Labelled::Text(_) => false,
         };
         if !fits {
-            return self.refused(&x, "the head takes other states than the class's does");
+            return self.refused(&x, "the head takes other hidden states than that of the class");
         }
         let shape = vec![texts, tokens, width];
         Ok(Text { order: None, shape, ..x })
     }
 
-    /// Whether a value holds so many of its computation's values, as they are, in such an order.
+    /// Returns true if `x` is unscaled and has `n` values, value `i` of which is value `place(i)` of its operation's
+    /// result.
     fn is_ordered(&self, x: &Text, n: usize, place: impl Fn(usize) -> u32) -> bool {
         x.factor == 1.0
             && match &x.order {
@@ -134,11 +139,11 @@ impl Matcher<'_, '_> {
         self.embeddings(&states)
     }
 
-    /// The input of a layer, whose output this is.
+    /// Matches layer `i` by its output, and returns its input.
     fn layer(&mut self, i: usize, layer: &LayerConfig, out: &Text) -> Result<Text, Refused> {
         let (name, width) = (|part: &str| format!("blk.{i}.{part}"), self.config.width);
         let sum = self.norm(out, &name("layer_output_norm"), width)?;
-        let (branch, middle) = self.halves(&sum, i)?;
+        let (branch, middle) = self.residual(&sum, i)?;
         let inner = self.linear(&branch, &name("ffn_down"), [layer.ffn, width])?;
         let wanted = match layer.activation {
             Activation::GeluTanh => Function::GeluTanh,
@@ -156,21 +161,22 @@ impl Matcher<'_, '_> {
         };
         let up = self.linear(&inner, &name("ffn_up"), [width, layer.ffn])?;
         if !up.same(&middle) {
-            return self.refused(&up, format!("the feed-forward layer {i} has not its residual as input"));
+            return self
+                .refused(&up, format!("the input of feed-forward layer {i} is not its residual stream"));
         }
         let sum = self.norm(&middle, &name("attn_output_norm"), width)?;
-        let (branch, input) = self.halves(&sum, i)?;
+        let (branch, input) = self.residual(&sum, i)?;
         self.attention(i, layer, &branch, &input)?;
         Ok(input)
     }
 
-    /// The two that are added: the result of a matrix, and the residual stream.
-    fn halves(&self, sum: &Text, i: usize) -> Result<(Text, Text), Refused> {
+    /// Matches a residual addition, and returns the sublayer's result and the residual stream.
+    fn residual(&self, sum: &Text, i: usize) -> Result<(Text, Text), Refused> {
         let (a, b) = match self.op(sum) {
             Op::Binary(Binary::Add, a, b) if sum.is_plain() => (a.clone(), b.clone()),
             _ => return self.refused(sum, format!("layer {i} adds nothing to the residual stream here")),
         };
-        // Where embeddings are brought to the width of the layers, the stream is the result of a matrix, too.
+        // Embeddings that are projected to the width of the layers are the result of a matrix too.
         let is_branch = |x: &Text| match self.op(x) {
             Op::Linear { x, .. } => matches!(self.op(x), Op::Function(..) | Op::Product(..)),
             _ => false,
@@ -190,7 +196,7 @@ impl Matcher<'_, '_> {
         let name = |part: &str| format!("blk.{i}.{part}");
         let mixed = self.linear(out, &name("attn_output"), [heads * dim, width])?;
         let n = texts * tokens * heads * dim;
-        // A text's tokens, heads within each, to heads with tokens in each, and back.
+        // Transpositions between `[texts, tokens, heads, dim]` and `[texts, heads, tokens, dim]`.
         let at = |b: usize, s: usize, h: usize, d: usize| ((((b * tokens) + s) * heads + h) * dim + d) as u32;
         let by_head = |i: usize| {
             let (d, s, h) = (i % dim, i / dim % tokens, i / dim / tokens % heads);
@@ -212,7 +218,7 @@ impl Matcher<'_, '_> {
             Op::Softmax(x) if shares.is_plain() && shares.shape.ends_with(&[tokens, tokens]) => x.clone(),
             _ => return self.refused(&shares, format!("attention {i} has no softmax of scores")),
         };
-        let scores = self.biased(i, layer, &scores)?;
+        let scores = self.position_bias(i, layer, &scores)?;
         let (queries, keys) = match self.op(&scores) {
             Op::Product(a, b) if scores.is_whole() => (a.clone(), b.clone()),
             _ => return self.refused(&scores, format!("attention {i} has scores that are not known")),
@@ -236,18 +242,18 @@ impl Matcher<'_, '_> {
             let whole = Text { order: None, ..x.clone() };
             let from = self.linear(&whole, &name(part), [width, heads * dim])?;
             if !from.same(input) {
-                return self.refused(&whole, format!("{part} of layer {i} has not the layer's input"));
+                return self.refused(&whole, format!("the input of {part} of layer {i} is not the layer's"));
             }
         }
         Ok(())
     }
 
-    /// Scores without what is added for distances, where the configuration has that.
-    fn biased(&mut self, i: usize, layer: &LayerConfig, scores: &Text) -> Result<Text, Refused> {
+    /// Matches the position bias, if the configuration has one, and returns the scores without it.
+    fn position_bias(&mut self, i: usize, layer: &LayerConfig, scores: &Text) -> Result<Text, Refused> {
         let Some(PositionBias::Buckets { count, longest }) = layer.position_bias else {
             return Ok(scores.clone());
         };
-        let none = || format!("attention {i} has no numbers for distances");
+        let none = || format!("attention {i} has no bias of distances");
         let (a, b) = match self.op(scores) {
             Op::Binary(Binary::Add, a, b) if scores.is_plain() => (a.clone(), b.clone()),
             _ => return self.refused(scores, none()),
@@ -262,11 +268,11 @@ impl Matcher<'_, '_> {
         let of = |place: usize| bucket((place % tokens) as i64 - (place / tokens) as i64, count, longest);
         let right = ids.data.len() == tokens * tokens
             && ids.data.iter().enumerate().all(|(place, id)| *id == of(place) as f64);
-        // By head, query and key; the same for each text.
+        // `[heads, queries, keys]`, the same for each text.
         let place = |j: usize| ((j % (tokens * tokens)) * heads + j / tokens / tokens % heads) as u32;
         let n = rows.shape.iter().product::<usize>();
         if !right || n % (heads * tokens * tokens) != 0 || !self.is_ordered(&rows, n, place) {
-            return self.refused(&rows, format!("attention {i} has other numbers for distances"));
+            return self.refused(&rows, format!("attention {i} has another bias of distances"));
         }
         if self.found.iter().all(|(name, _)| name != "rel_embd.weight") {
             self.table(&rows, "rel_embd", table, heads)?;
@@ -295,7 +301,7 @@ impl Matcher<'_, '_> {
         Ok(input)
     }
 
-    /// The input of a matrix, from so many values to so many.
+    /// Matches a product with a matrix of shape `size`, and returns its input.
     fn linear(&mut self, x: &Text, name: &str, size: [usize; 2]) -> Result<Text, Refused> {
         let (input, weight, bias) = match self.op(x) {
             Op::Linear { x: input, weight, bias } if x.is_plain() => {
@@ -308,7 +314,7 @@ impl Matcher<'_, '_> {
                 format!("`{name}` is a matrix of {:?}, the configuration says {size:?}", weight.shape());
             return self.refused(x, what);
         }
-        self.keep(format!("{name}.weight"), weight.turned());
+        self.keep(format!("{name}.weight"), weight.transpose());
         if let Some(bias) = bias {
             self.keep(format!("{name}.bias"), bias);
         }
@@ -341,19 +347,24 @@ impl Matcher<'_, '_> {
                 Op::Rows { table, ids } if x.is_plain() => {
                     terms.push((x.clone(), table.clone(), ids.clone()))
                 }
-                _ => return self.refused(&x, "adds to embeddings what is none"),
+                _ => return self.refused(&x, "adds a value to the embeddings that is no embedding"),
             }
         }
         let first = c.learned_positions.unwrap_or(0);
         for (x, table, ids) in terms {
             let name = match self.kind_of(&ids, first) {
                 Some(name) => name,
-                None => return self.refused(&x, "takes rows that are those of no ids, types or positions"),
+                None => {
+                    return self.refused(
+                        &x,
+                        "takes rows of a table by values that are no token ids, types or positions",
+                    );
+                }
             };
             if self.found.iter().any(|(found, _)| found.strip_suffix(".weight") == Some(name)) {
                 return self.refused(&x, format!("has `{name}` twice"));
             }
-            // A graph that takes no types has those of a first text everywhere.
+            // A graph without token types uses the first text's type for all tokens.
             let ones = ids.data.iter().zip(&self.probe.types).any(|(id, wanted)| *id != *wanted as f64);
             let table = match name == "token_types" && ones {
                 true => match table.first_row(self.eval.onnx) {
@@ -372,7 +383,7 @@ impl Matcher<'_, '_> {
         Ok(())
     }
 
-    /// Whose rows these are.
+    /// Returns the name of the embedding table whose rows have these ids.
     fn kind_of(&self, ids: &Nums, first: usize) -> Option<&'static str> {
         let [texts, tokens] = self.probe.size;
         let is = |wanted: &dyn Fn(usize) -> usize| {

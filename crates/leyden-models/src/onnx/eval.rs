@@ -1,4 +1,4 @@
-//! The computation of a graph, node after node, on a text of which only sizes, ids and mask are known.
+//! [`Eval`]: traces a graph node by node, on sample texts of which sizes, ids and mask are known.
 
 use super::layout::{self, Layout};
 use super::nums::{Kind, Nums};
@@ -8,25 +8,28 @@ use leyden_tensor::{Onnx, OnnxNode, TensorInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The most values that are moved or computed with in all.
-const MOST_WORK: usize = 1 << 27;
-/// So many computations before a new one are looked at for one like it.
-const NEAR: usize = 64;
+/// Limit of values that are moved or computed in total.
+const MAX_WORK: usize = 1 << 27;
+/// Number of recent operations among which a new one is looked up, so that repeated ones are shared.
+const RECENT: usize = 64;
 
-/// What is wrong, at which node or output.
+/// Name of the node or output where a graph differs from an encoder, and the message.
 pub(super) type Refused = (String, String);
 
+/// Trace of a graph.
 pub(super) struct Eval<'a> {
     pub(super) onnx: &'a Onnx,
+    /// Operations of the expression so far.
     pub(super) atoms: Vec<Atom>,
     inputs: HashMap<&'a str, Arc<Nums>>,
     values: HashMap<&'a str, Value>,
-    /// The node at hand.
+    /// Index of the current node.
     node: usize,
+    /// Number of values that were moved or computed.
     work: usize,
 }
 
-/// The type of a value by its number in `Cast`.
+/// Returns the kind of a data type by its number in `TensorProto`.
 fn kind_of(number: i64) -> Result<Kind, String> {
     match number {
         1 | 10 | 11 | 16 => Ok(Kind::Float),
@@ -36,7 +39,8 @@ fn kind_of(number: i64) -> Result<Kind, String> {
     }
 }
 
-/// A tensor of the file: few numbers, and integers that are no weights, are known; others stay where they are.
+/// Returns a stored tensor: integers of 16 bits and more, booleans and F64 as constants, other types as a weight that
+/// stays in the file.
 fn stored(info: &TensorInfo, bytes: &[u8], name: &str, place: Place) -> Result<Value, String> {
     let shape = info.shape.clone();
     let n = layout::count(&shape);
@@ -77,7 +81,7 @@ impl<'a> Eval<'a> {
         Eval { onnx, atoms: Vec::new(), inputs, values: HashMap::new(), node: 0, work: 0 }
     }
 
-    /// The value of an output of the graph. Nodes that it does not need are not looked at.
+    /// Traces an output of the graph, and only the nodes that it needs.
     pub(super) fn output(&mut self, name: &'a str) -> Result<Value, Refused> {
         let nodes = &self.onnx.graph().nodes;
         let outputs = |node: &'a OnnxNode| node.outputs.iter().map(String::as_str);
@@ -127,7 +131,7 @@ impl<'a> Eval<'a> {
         }
         match self.inputs.get(name) {
             Some(nums) => Ok(Value::Nums(Arc::clone(nums))),
-            None => Err(format!("needs `{name}`, which is no input that encoders have")),
+            None => Err(format!("needs the input `{name}`, which is none of an encoder's")),
         }
     }
 
@@ -149,9 +153,9 @@ impl<'a> Eval<'a> {
         let found = match own {
             true => match self.moves(node, inputs)? {
                 Some(found) => Some(found),
-                None => match self.known(node, inputs)? {
+                None => match self.folded(node, inputs)? {
                     Some(found) => Some(found),
-                    None => self.of_text(node, inputs)?,
+                    None => self.traced(node, inputs)?,
                 },
             },
             false => match (node.domain.as_str(), op) {
@@ -166,7 +170,7 @@ impl<'a> Eval<'a> {
         };
         found.map(|value| vec![value]).ok_or_else(|| {
             let domain = if own { String::new() } else { format!("{}.", node.domain) };
-            format!("the operation {domain}{op} is none that an encoder has here")
+            format!("the operation {domain}{op} is not supported with these inputs")
         })
     }
 
@@ -206,23 +210,19 @@ impl<'a> Eval<'a> {
                 value @ (Value::Text(_) | Value::Weight(_) | Value::IntProduct(..) | Value::CodesProduct(..)),
             ) if kind == Kind::Float => value.clone(),
             Some(Value::Weight(weight)) => Value::Nums(Arc::new(weight.to_nums(self.onnx)?.cast(kind))),
-            _ => return Err("casts what depends on the text to integers".to_owned()),
+            _ => return Err("casts values that depend on the text to integers".to_owned()),
         })
     }
 
-    /// Counts work, of which there must be an end.
+    /// Counts `values` moved or computed values, and fails beyond the limit.
     pub(super) fn spend(&mut self, values: usize) -> Result<(), String> {
         self.work = self.work.saturating_add(values);
-        if self.work > MOST_WORK {
-            Err("the graph computes more than is followed".to_owned())
-        } else {
-            Ok(())
-        }
+        if self.work > MAX_WORK { Err("the graph is too large to be traced".to_owned()) } else { Ok(()) }
     }
 
-    /// A new computation, or one like it that was there before.
+    /// Returns the result of an operation, which is added to the expression unless a recent one is equal.
     pub(super) fn push(&mut self, op: Op, shape: Vec<usize>) -> Result<Text, String> {
-        let from = self.atoms.len().saturating_sub(NEAR);
+        let from = self.atoms.len().saturating_sub(RECENT);
         let like = self.atoms[from..].iter().position(|atom| alike(&atom.op, &op) && atom.shape == shape);
         let atom = like.map_or(self.atoms.len(), |at| from + at);
         if like.is_none() {
@@ -236,17 +236,17 @@ impl<'a> Eval<'a> {
         &self.atoms[text.atom].op
     }
 
-    /// Known numbers; of weights, if they are few.
+    /// Returns the numbers of a constant, or of a small weight.
     pub(super) fn nums(&self, value: Option<&Value>) -> Result<Arc<Nums>, String> {
         match value {
             Some(Value::Nums(nums)) => Ok(Arc::clone(nums)),
             Some(Value::Weight(weight)) => Ok(Arc::new(weight.to_nums(self.onnx)?)),
             Some(Value::None) | None => Err("lacks an input".to_owned()),
-            Some(_) => Err("needs numbers that are known before the text is".to_owned()),
+            Some(_) => Err("needs a constant, but the input depends on the text".to_owned()),
         }
     }
 
-    /// The same if the input is there.
+    /// Returns the numbers of a constant like [`nums`](Self::nums), or `None` for an absent input.
     pub(super) fn opt_nums(&self, value: Option<&Value>) -> Result<Option<Arc<Nums>>, String> {
         match value {
             None | Some(Value::None) => Ok(None),
@@ -254,7 +254,7 @@ impl<'a> Eval<'a> {
         }
     }
 
-    /// Moves the values of anything.
+    /// Applies a layout to a value.
     pub(super) fn moved(&mut self, value: &Value, layout: &Layout) -> Result<Value, String> {
         self.spend(if layout.from.is_some() { layout::count(&layout.shape)? } else { 0 })?;
         Ok(match value {
@@ -262,7 +262,7 @@ impl<'a> Eval<'a> {
             Value::Text(text) => Value::Text(text.moved(layout)?),
             Value::Quantised(inner) => Value::Quantised(Box::new(self.moved(inner, layout)?)),
             Value::Weight(weight) => Value::Nums(Arc::new(weight.to_nums(self.onnx)?.moved(layout)?)),
-            _ => return Err("moves integers of a dynamic quantisation".to_owned()),
+            _ => return Err("moves dynamically quantised integers".to_owned()),
         })
     }
 }
@@ -274,16 +274,16 @@ impl Text {
             (None, Some(from)) => Some(Arc::new(from.iter().map(|&at| at as u32).collect::<Vec<u32>>())),
             (Some(order), Some(_)) => Some(Arc::new(layout.apply(order)?)),
         };
-        // The order of all values as they are is none.
-        let kept = |order: &Arc<Vec<u32>>| {
+        // The identity is stored as no order.
+        let identity = |order: &Arc<Vec<u32>>| {
             order.len() == self.all && order.iter().enumerate().all(|(i, &at)| i == at as usize)
         };
-        let order = order.filter(|order| !kept(order));
+        let order = order.filter(|order| !identity(order));
         Ok(Text { shape: layout.shape.clone(), order, ..self.clone() })
     }
 }
 
-/// Whether two computations are the same one.
+/// Returns true if two operations are known to be equal.
 fn alike(a: &Op, b: &Op) -> bool {
     match (a, b) {
         (Op::Binary(x, a, b), Op::Binary(y, c, d)) => x == y && a.same(c) && b.same(d),

@@ -1,4 +1,4 @@
-//! Nodes that compute with numbers which are known before a text is: sizes, positions, masks.
+//! Constant folding: nodes that compute with sizes, positions and masks.
 
 use super::eval::Eval;
 use super::layout::{Layout, axis_of, broadcast, count};
@@ -8,10 +8,10 @@ use leyden_kernels::ops::ln;
 use leyden_tensor::OnnxNode;
 use std::sync::Arc;
 
-type OfTwo = fn(f64, f64) -> f64;
+type BinaryFn = fn(f64, f64) -> f64;
 
-/// A function of two numbers by its operation, and whether it says yes or no.
-fn of_two(op: &str) -> Option<(OfTwo, bool)> {
+/// Returns the binary function of an operation, and true if its result is a boolean.
+fn binary(op: &str) -> Option<(BinaryFn, bool)> {
     Some(match op {
         "Add" => (|a, b| a + b, false),
         "Sub" => (|a, b| a - b, false),
@@ -30,7 +30,8 @@ fn of_two(op: &str) -> Option<(OfTwo, bool)> {
     })
 }
 
-fn of_one(op: &str) -> Option<fn(f64) -> f64> {
+/// Returns the unary function of an operation.
+fn unary(op: &str) -> Option<fn(f64) -> f64> {
     Some(match op {
         "Abs" => f64::abs,
         "Neg" => |x| -x,
@@ -46,9 +47,10 @@ fn of_one(op: &str) -> Option<fn(f64) -> f64> {
 }
 
 impl Eval<'_> {
-    pub(super) fn known(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
+    /// Folds a node whose inputs are all constants; `None` if one is not, or the operation is unknown.
+    pub(super) fn folded(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
         let op = node.op.as_str();
-        // What depends on the text is computed elsewhere.
+        // Nodes with weights or values that depend on the text are traced.
         let is_known = |value: &Value| matches!(value, Value::Nums(_) | Value::Weight(_) | Value::None);
         let weights = inputs.iter().filter(|value| matches!(value, Value::Weight(w) if w.stored.len() > 1));
         if !inputs.iter().all(is_known) || weights.count() > 0 {
@@ -124,7 +126,7 @@ impl Eval<'_> {
             }
             "GatherElements" => gather_elements(&*nums(0)?, &*nums(1)?, node.int("axis").unwrap_or(0))?,
             "GatherND" if node.int("batch_dims").unwrap_or(0) == 0 => gather_nd(&*nums(0)?, &*nums(1)?)?,
-            _ => match (of_one(op), of_two(op)) {
+            _ => match (unary(op), binary(op)) {
                 (Some(f), _) => {
                     let x = nums(0)?;
                     let kind = if matches!(op, "Not" | "IsNaN") { Kind::Bool } else { x.kind };
@@ -145,14 +147,14 @@ impl Eval<'_> {
             },
         };
         self.spend(found.data.len())?;
-        // As graphs compute them: whole numbers come out of quotients of logarithms by that rounding.
+        // Graphs compute in single precision, and quotients of logarithms are whole numbers only with its rounding.
         let rounded =
             if found.kind == Kind::Float { found.map(found.kind, |x| f64::from(x as f32)) } else { found };
         Ok(Some(Value::Nums(Arc::new(rounded))))
     }
 }
 
-/// Of each place the value in that place, but for the number along one axis.
+/// Computes `GatherElements`: each result is the value at its own place, with the index along `axis` replaced.
 fn gather_elements(x: &Nums, at: &Nums, axis: i64) -> Result<Nums, String> {
     let axis = axis_of(axis, x.shape.len())?;
     let fits = |i: usize| i == axis || at.shape[i] <= x.shape[i];
@@ -173,7 +175,7 @@ fn gather_elements(x: &Nums, at: &Nums, axis: i64) -> Result<Nums, String> {
     Ok(Nums { kind: x.kind, shape: at.shape.clone(), data })
 }
 
-/// The values at the places that rows of numbers name.
+/// Computes `GatherND`: the values at the indices given by the rows of `at`.
 fn gather_nd(x: &Nums, at: &Nums) -> Result<Nums, String> {
     let Some((&depth, outer)) = at.shape.split_last() else { return Err("names no place".to_owned()) };
     if depth == 0 || depth > x.shape.len() {

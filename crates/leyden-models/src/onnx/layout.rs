@@ -1,22 +1,23 @@
-//! Where the values of a tensor go when a node moves them: reshapes, transpositions, slices.
+//! [`Layout`]: movement of a tensor's values by reshape, transposition, slice, gather and broadcast.
 
-/// The most values of one tensor that are followed.
-pub(super) const MOST: usize = 1 << 23;
+/// Maximum number of values of a tensor.
+pub(super) const MAX_VALUES: usize = 1 << 23;
 
-/// A new shape, and for each of its values the place where that lay before; `None` if the order stays.
+/// New shape, and the previous index of each value; `None` if the order does not change.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     pub(super) shape: Vec<usize>,
     pub(super) from: Option<Vec<usize>>,
 }
 
-/// The number of values of a shape.
+/// Returns the number of values of a shape.
 pub(super) fn count(shape: &[usize]) -> Result<usize, String> {
     let n = shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim));
-    n.filter(|n| *n <= MOST).ok_or_else(|| format!("a tensor of shape {shape:?} is too large to be followed"))
+    n.filter(|n| *n <= MAX_VALUES)
+        .ok_or_else(|| format!("a tensor of shape {shape:?} is too large to be traced"))
 }
 
-/// An axis that may count from the end.
+/// Resolves an axis, or an index, that counts from the end if negative.
 pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
     let from_end = i64::try_from(rank).ok().and_then(|rank| rank.checked_add(axis)).filter(|_| axis < 0);
     let found = usize::try_from(from_end.unwrap_or(axis)).ok().filter(|axis| *axis < rank);
@@ -31,7 +32,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// The shape that two shapes broadcast to.
+/// Returns the shape that two shapes broadcast to.
 pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
     let rank = a.len().max(b.len());
     let dim = |shape: &[usize], i: usize| match (i + shape.len()).checked_sub(rank) {
@@ -47,12 +48,12 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> 
 }
 
 impl Layout {
-    /// The same values in the same order.
-    fn kept(shape: Vec<usize>) -> Layout {
+    /// Returns a layout with the same values in the same order.
+    fn same_order(shape: Vec<usize>) -> Layout {
         Layout { shape, from: None }
     }
 
-    /// Values at an offset, and along each axis at such steps.
+    /// Returns a layout of the values at `offset` plus multiples of `steps` along each axis.
     fn strided(shape: Vec<usize>, offset: usize, steps: &[isize]) -> Result<Layout, String> {
         let mut from = Vec::with_capacity(count(&shape)?);
         let mut at = vec![0_usize; shape.len()];
@@ -96,7 +97,7 @@ impl Layout {
         if free > 1 || count(&to)? != all {
             return Err(unlike());
         }
-        Ok(Layout::kept(to))
+        Ok(Layout::same_order(to))
     }
 
     pub(super) fn transpose(shape: &[usize], perm: &[i64]) -> Result<Layout, String> {
@@ -121,10 +122,12 @@ impl Layout {
             return Err(format!("names an axis twice: {axes:?}"));
         }
         let mut rest = shape.iter();
-        Ok(Layout::kept(to.into_iter().filter_map(|dim| dim.or_else(|| rest.next().copied())).collect()))
+        Ok(Layout::same_order(
+            to.into_iter().filter_map(|dim| dim.or_else(|| rest.next().copied())).collect(),
+        ))
     }
 
-    /// Without some axes of one value, or without all such.
+    /// Removes some axes of length 1, or all of them.
     pub(super) fn squeeze(shape: &[usize], axes: Option<&[i64]>) -> Result<Layout, String> {
         let gone = match axes {
             Some(axes) => {
@@ -135,10 +138,10 @@ impl Layout {
         if let Some(axis) = gone.iter().find(|&&axis| shape[axis] != 1) {
             return Err(format!("axis {axis} of shape {shape:?} has more than one value"));
         }
-        Ok(Layout::kept((0..shape.len()).filter(|i| !gone.contains(i)).map(|i| shape[i]).collect()))
+        Ok(Layout::same_order((0..shape.len()).filter(|i| !gone.contains(i)).map(|i| shape[i]).collect()))
     }
 
-    /// Along the axes the values from `starts` to `ends` at such steps.
+    /// Slices along each of `axes` from `starts` to `ends` with the steps `by`.
     pub(super) fn slice(
         shape: &[usize],
         axes: &[i64],
@@ -153,8 +156,8 @@ impl Layout {
         for (i, &axis) in axes.iter().enumerate() {
             let axis = axis_of(axis, shape.len())?;
             let n = shape[axis] as i64;
-            let bound = |at: i64, least: i64, most: i64| {
-                (if at < 0 { at.saturating_add(n) } else { at }).clamp(least, most.max(least))
+            let bound = |at: i64, min: i64, max: i64| {
+                (if at < 0 { at.saturating_add(n) } else { at }).clamp(min, max.max(min))
             };
             let (start, len) = match by[i] {
                 0 => return Err("has the step 0".to_owned()),
@@ -176,7 +179,7 @@ impl Layout {
         Layout::strided(to, offset, &steps)
     }
 
-    /// Along an axis the values of these numbers.
+    /// Takes the values at `indices`, a tensor of shape `of`, along an axis.
     pub(super) fn gather(
         shape: &[usize],
         axis: i64,
@@ -196,7 +199,7 @@ impl Layout {
     pub(super) fn expand(shape: &[usize], target: &[usize]) -> Result<Layout, String> {
         let to = broadcast(shape, target)?;
         if to == shape {
-            return Ok(Layout::kept(to));
+            return Ok(Layout::same_order(to));
         }
         let (strides, missing) = (strides(shape), to.len() - shape.len());
         let step = |i: usize| match i.checked_sub(missing) {
@@ -207,12 +210,12 @@ impl Layout {
         Layout::strided(to, 0, &steps)
     }
 
-    /// The values in their new order.
+    /// Returns the values in their new order.
     pub(super) fn apply<T: Clone>(&self, values: &[T]) -> Result<Vec<T>, String> {
-        let lost = || "takes values that are not there".to_owned();
+        let outside = || "takes values beyond the end of its input".to_owned();
         match &self.from {
             None => Ok(values.to_vec()),
-            Some(from) => from.iter().map(|&at| values.get(at).cloned().ok_or_else(lost)).collect(),
+            Some(from) => from.iter().map(|&at| values.get(at).cloned().ok_or_else(outside)).collect(),
         }
     }
 }

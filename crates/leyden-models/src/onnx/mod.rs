@@ -1,13 +1,13 @@
-//! [`OnnxTensors`]: the weights of an encoder, out of a graph that computes it.
+//! [`OnnxTensors`]: weights of an encoder from an ONNX graph.
 //!
-//! A graph has no names that could be relied on: exporters rename matrices, fold, share and quantise them. So it is computed once on
-//! a text of which nothing is known but its length ([`eval`]): sizes, positions and masks become numbers, and what depends on
-//! the text a tree of the computations that an encoder is made of. That tree is compared with the configuration
-//! ([`encoder`]), from the output back, and says which tensor is which weight. What differs is an error that names the node:
-//! a graph is never computed as something that it is not.
+//! Names in a graph are unreliable: exporters rename, fold, share and quantise matrices. So the graph is traced once on
+//! sample texts of which sizes, ids and mask are known ([`eval`]): shapes, positions and masks are folded to constants,
+//! and values that depend on weights and text become an expression of an encoder's operations. The expression is
+//! matched against the configuration from the output back ([`encoder`]), which identifies the tensor of each weight. A
+//! difference is an error that names the node, so that no graph is computed as another model.
 //!
-//! Of quantised graphs weights become the numbers that their integers stand for, `(q - zero point) * scale`. The rounding of
-//! activations in such graphs is not computed.
+//! Quantised weights are dequantised: `(q - zero point) * scale`. The rounding of activations in quantised graphs is
+//! not reproduced.
 
 mod attention;
 mod encoder;
@@ -34,22 +34,23 @@ use weight::Weight;
 
 pub(crate) use tensors::OnnxTensors;
 
-/// The inputs that encoders have, by the names that exporters give them.
+/// Names of an encoder's inputs.
 const IDS: &str = "input_ids";
 const MASK: &str = "attention_mask";
 const TYPES: &str = "token_type_ids";
 const POSITIONS: &str = "position_ids";
 
-/// Texts and tokens of a graph that takes any number: the first that no layer has as the number of its heads or their size, so that
-/// a graph which takes one for the other is told.
+/// Candidates for the number of texts to trace. The first is used that is no layer's number of heads or head dimension,
+/// so that a graph with exchanged axes does not match.
 const TEXTS: [usize; 3] = [3, 2, 5];
+/// Candidates for the number of tokens of a text.
 const TOKENS: [usize; 3] = [7, 11, 13];
-/// Tokens where distances count: enough for all ranges of them.
-const FAR: usize = 140;
-/// The longest text of a graph that takes one length alone.
-const LONGEST: usize = 4096;
+/// Number of tokens for models with bucketed distances, enough for every bucket.
+const TOKENS_FOR_BUCKETS: usize = 140;
+/// Maximum number of tokens of a graph with a fixed text length.
+const MAX_TOKENS: usize = 4096;
 
-/// The weights of a graph that computes the encoder which `config` describes, by their names in GGUF.
+/// Returns the weights of a graph that computes the encoder of `config`, by their names in GGUF.
 fn recognise(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Vec<(String, Weight)>, Error> {
     let file = onnx.path().display().to_string();
     let invalid = |(at, what): Refused| Error::invalid(&file, &at, what);
@@ -75,18 +76,18 @@ fn recognise(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Vec<(Stri
     Ok(matcher.found)
 }
 
-/// What is given to a graph: of the sizes that it takes, and of ids that are those of no padding and no positions.
+/// Returns sample texts of a size that the graph takes, with ids that are neither padding nor positions.
 fn probe(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Probe, Refused> {
     let refused = |at: &str, what: String| Err((at.to_owned(), what));
     let find = |name: &str| onnx.graph().inputs.iter().find(|input| input.name == name);
     let Some(ids) = find(IDS) else {
         return refused(IDS, "there is no such input: the graph is no encoder of texts".to_owned());
     };
-    let far =
+    let buckets =
         config.layers.iter().any(|layer| matches!(layer.position_bias, Some(PositionBias::Buckets { .. })));
     let other = |n: &&usize| config.layers.iter().all(|layer| layer.heads != **n && layer.head_dim != **n);
     let first = |of: &[usize; 3]| of.iter().find(other).copied().unwrap_or(of[0]);
-    let tokens = if far { FAR } else { first(&TOKENS) };
+    let tokens = if buckets { TOKENS_FOR_BUCKETS } else { first(&TOKENS) };
     let free = [first(&TEXTS), tokens.min(config.context)];
     let mut size = free;
     match ids.shape.as_deref() {
@@ -101,7 +102,7 @@ fn probe(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Probe, Refuse
         Some(shape) => return refused(IDS, format!("has {} dimensions, not two", shape.len())),
     }
     let [texts, tokens] = size;
-    if texts == 0 || tokens == 0 || texts > 64 || tokens > LONGEST.min(config.context) {
+    if texts == 0 || tokens == 0 || texts > 64 || tokens > MAX_TOKENS.min(config.context) {
         return refused(IDS, format!("takes {texts} texts of {tokens} tokens, which are not followed"));
     }
     let vocabulary = json.opt_usize("vocab_size").ok().flatten().unwrap_or(0);
@@ -116,7 +117,7 @@ fn probe(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Probe, Refuse
     Ok(Probe { size, ids: (0..texts * tokens).map(id).collect(), types })
 }
 
-/// The output that has states of all tokens, or scores of labels.
+/// Returns the name of the output with hidden states of all tokens, or with logits of labels.
 fn output<'a>(onnx: &'a Onnx, config: &ModelConfig) -> Result<&'a str, Refused> {
     let outputs = &onnx.graph().outputs;
     let names: &[&str] = match config.head {

@@ -1,4 +1,4 @@
-//! Nodes that move values, and that ask for shapes.
+//! Nodes that move values without computing, and `Shape`.
 
 use super::eval::Eval;
 use super::layout::{Layout, axis_of, count};
@@ -14,11 +14,11 @@ impl Eval<'_> {
             Some(Value::Weight(weight)) => weight.shape(),
             Some(Value::Text(text) | Value::Codes(text) | Value::IntProduct(text, ..)) => text.shape.clone(),
             Some(Value::Quantised(inner)) => return self.shape(Some(inner)),
-            _ => return Err("needs the shape of what has none".to_owned()),
+            _ => return Err("needs a shape, but the input has none".to_owned()),
         })
     }
 
-    /// Axes as an input of newer operations, or an attribute of older ones.
+    /// Returns a node's axes, which are an input in newer opsets and an attribute in older ones.
     pub(super) fn axes(&self, node: &OnnxNode, input: Option<&Value>) -> Result<Option<Vec<i64>>, String> {
         match self.opt_nums(input)? {
             Some(nums) => Ok(Some(nums.to_ints())),
@@ -26,6 +26,7 @@ impl Eval<'_> {
         }
     }
 
+    /// Traces a node that moves values; `None` for other operations.
     pub(super) fn moves(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
         let Some(first) = inputs.first() else { return Ok(None) };
         let second = inputs.get(1);
@@ -48,7 +49,7 @@ impl Eval<'_> {
                     && weight.stored.len() == 2
                     && node.ints("perm").is_none_or(|perm| perm == [1, 0])
                 {
-                    return Ok(Some(Value::Weight(weight.turned())));
+                    return Ok(Some(Value::Weight(weight.transpose())));
                 }
                 let shape = shape()?;
                 let reversed = || (0..shape.len() as i64).rev().collect();

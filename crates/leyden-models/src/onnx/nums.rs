@@ -1,8 +1,8 @@
-//! Numbers that are known before a text is: shapes, positions, masks, factors.
+//! [`Nums`]: constants of a graph, such as shapes, positions, masks and factors.
 
 use super::layout::{Layout, broadcast, count};
 
-/// The kind of numbers.
+/// Kind of a tensor's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Float,
@@ -10,8 +10,7 @@ pub(super) enum Kind {
     Bool,
 }
 
-/// A tensor of such numbers. Integers that graphs have are sizes and positions, which `f64` holds exactly; bounds beyond those
-/// saturate.
+/// Tensor of constants. Integers in graphs are sizes and positions, which `f64` holds exactly; larger bounds saturate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Nums {
     pub(super) kind: Kind,
@@ -25,12 +24,12 @@ impl Nums {
         Nums { kind: Kind::Int, shape: shape.to_vec(), data }
     }
 
-    /// The same number everywhere.
+    /// Returns a tensor filled with one number.
     pub(super) fn filled(kind: Kind, shape: &[usize], value: f64) -> Result<Nums, String> {
         Ok(Nums { kind, shape: shape.to_vec(), data: vec![value; count(shape)?] })
     }
 
-    /// The only number.
+    /// Returns the number of a tensor with one value.
     pub(super) fn one(&self) -> Option<f64> {
         match self.data[..] {
             [one] => Some(one),
@@ -38,7 +37,7 @@ impl Nums {
         }
     }
 
-    /// The number that all of them are.
+    /// Returns the common number, if all are equal.
     pub(super) fn same(&self) -> Option<f64> {
         let first = *self.data.first()?;
         self.data.iter().all(|x| *x == first).then_some(first)
@@ -48,7 +47,7 @@ impl Nums {
         self.data.iter().map(|x| *x as i64).collect()
     }
 
-    /// As sizes.
+    /// Converts the numbers to a shape.
     pub(super) fn to_shape(&self) -> Result<Vec<usize>, String> {
         let size = |n: i64| usize::try_from(n).map_err(|_| format!("has the size {n}"));
         self.to_ints().into_iter().map(size).collect()
@@ -62,7 +61,7 @@ impl Nums {
         Nums { kind, shape: self.shape.clone(), data: self.data.iter().map(|x| f(*x)).collect() }
     }
 
-    /// As numbers of another kind.
+    /// Converts to another kind.
     pub(super) fn cast(&self, kind: Kind) -> Nums {
         self.map(kind, |x| match kind {
             Kind::Float => x,
@@ -71,7 +70,7 @@ impl Nums {
         })
     }
 
-    /// Both, as they broadcast, through a function.
+    /// Applies a binary function to two tensors, broadcast to a common shape.
     pub(super) fn zip(&self, kind: Kind, b: &Nums, f: impl Fn(f64, f64) -> f64) -> Result<Nums, String> {
         let shape = broadcast(&self.shape, &b.shape)?;
         let [a, b] = [self, b].map(|x| x.moved(&Layout::expand(&x.shape, &shape)?));
@@ -80,7 +79,7 @@ impl Nums {
         Ok(Nums { kind, shape, data })
     }
 
-    /// One behind the other along an axis.
+    /// Concatenates tensors along an axis.
     pub(super) fn concat(parts: &[&Nums], axis: usize) -> Result<Nums, String> {
         let [first, ..] = parts else { return Err("joins nothing".to_owned()) };
         let mut shape = first.shape.clone();

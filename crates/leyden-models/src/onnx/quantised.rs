@@ -1,5 +1,5 @@
-//! Nodes of quantised graphs, and those that onnxruntime makes of several. Weights become what their integers stand for;
-//! rounding of what depends on the text is not computed.
+//! Nodes of quantised graphs, and nodes fused by onnxruntime. Weights are dequantised; the rounding of activations is
+//! not reproduced.
 
 use super::eval::Eval;
 use super::nums::{Kind, Nums};
@@ -9,6 +9,7 @@ use leyden_tensor::OnnxNode;
 use std::sync::Arc;
 
 impl Eval<'_> {
+    /// Traces a node with quantised inputs or results; `None` for other nodes.
     pub(super) fn quantised(
         &mut self,
         node: &OnnxNode,
@@ -63,6 +64,7 @@ impl Eval<'_> {
         Ok(Some(vec![one]))
     }
 
+    /// Checks that a zero point belongs to the quantised values of `x`.
     pub(super) fn check_zero(&self, x: &Text, zero: Option<&Value>) -> Result<(), String> {
         match zero {
             Some(Value::Zero(of)) if of.same(x) => Ok(()),
@@ -111,18 +113,18 @@ impl Eval<'_> {
                     let (table, ids) = (table.on_grid(&scales, zeros.as_deref(), 0)?, Arc::clone(ids));
                     let columns = table.shape().last().copied().unwrap_or(0);
                     match self.rows(&table, &ids, columns)? {
-                        // Moved as the integers were.
+                        // The rows keep the order of the moved integers.
                         Value::Text(made) => Ok(Value::Text(Text { atom: made.atom, ..x.clone() })),
                         other => Ok(other),
                     }
                 }
-                _ => Err("scales what is not an integer".to_owned()),
+                _ => Err("scales values that are not integers".to_owned()),
             },
-            _ => Err("scales what is not an integer".to_owned()),
+            _ => Err("scales values that are not integers".to_owned()),
         }
     }
 
-    /// The nodes that onnxruntime's optimiser makes of several.
+    /// Decomposes a node that onnxruntime's optimiser fused.
     pub(super) fn fused(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
         if node.domain != "com.microsoft" {
             return Ok(None);
@@ -130,7 +132,7 @@ impl Eval<'_> {
         let given = |i: usize| inputs.get(i).filter(|value| !matches!(value, Value::None));
         let text = |value: &Value| match value {
             Value::Text(x) => Ok(x.clone()),
-            _ => Err("computes a text's part with what is none".to_owned()),
+            _ => Err("needs a value that depends on the text".to_owned()),
         };
         let found = match (node.op.as_str(), given(0), given(1)) {
             ("Attention", ..) => return self.attention(node, inputs),

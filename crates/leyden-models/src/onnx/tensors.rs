@@ -1,4 +1,4 @@
-//! The tensors of a graph as those of a model.
+//! [`OnnxTensors`]: tensors of an ONNX graph under the names of a model's weights.
 
 use super::recognise;
 use super::weight::{Place, Weight};
@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The weights of an encoder in an ONNX model, by their names in GGUF.
+/// Weights of an encoder in an ONNX model, by their names in GGUF.
 #[derive(Debug)]
 pub(crate) struct OnnxTensors {
     onnx: Arc<Onnx>,
     weights: HashMap<String, Kept>,
-    /// The tensors in the file that they are made of.
+    /// Tensors in the file that they come from.
     infos: Vec<TensorInfo>,
 }
 
@@ -22,11 +22,12 @@ pub(crate) struct OnnxTensors {
 struct Kept {
     weight: Weight,
     shape: Vec<usize>,
-    /// Of vectors and tables that do not lie in the file as they are used: their values.
+    /// Values in F32 of a vector or table that the file stores in another form.
     values: Option<Vec<u8>>,
 }
 
-/// What is read row by row while texts are computed, and so must lie ready.
+/// Tables that are read row by row during inference, so they are decoded at load if the file stores them in another
+/// form.
 const TABLES: [&str; 4] =
     ["token_embd.weight", "position_embd.weight", "token_types.weight", "rel_embd.weight"];
 
@@ -34,7 +35,7 @@ impl OnnxTensors {
     /// Finds the weights of the encoder that a configuration describes.
     ///
     /// # Errors
-    /// The graph computes something else. The error names the node where that shows.
+    /// The graph computes something else. The error names the node that differs.
     pub(crate) fn new(onnx: &Arc<Onnx>, config: &ModelConfig, json: &Json) -> Result<OnnxTensors, Error> {
         let found = recognise(onnx, config, json)?;
         let mut infos: Vec<TensorInfo> = Vec::new();
@@ -44,8 +45,8 @@ impl OnnxTensors {
             if let Some(info) = info.filter(|info| infos.iter().all(|found| found.name != info.name)) {
                 infos.push(info.clone());
             }
-            let ready = weight.stored.len() != 2 || TABLES.contains(&name.as_str());
-            let values = (ready && weight.view(onnx).is_none()).then(|| bytes(&weight.values(onnx)));
+            let decoded = weight.stored.len() != 2 || TABLES.contains(&name.as_str());
+            let values = (decoded && weight.view(onnx).is_none()).then(|| bytes(&weight.values(onnx)));
             weights.insert(name, Kept { shape: weight.shape(), weight, values });
         }
         onnx.check_intact()?;
@@ -62,16 +63,16 @@ impl OnnxTensors {
             .is_some_and(|kept| kept.values.is_none() && kept.weight.view(&self.onnx).is_none())
     }
 
-    /// A matrix of the numbers that its integers stand for, or whose rows are columns in the file.
+    /// Builds a matrix that is stored quantised or transposed.
     pub(crate) fn composed(&self, name: &str) -> Option<OwnedTensor> {
         let weight = &self.weights.get(name).filter(|_| self.is_composed(name))?.weight;
-        let turned = weight.turned_bytes(&self.onnx);
-        let (dtype, bytes) = turned.unwrap_or_else(|| (DType::F32, bytes(&weight.values(&self.onnx))));
+        let transposed = weight.transposed_bytes(&self.onnx);
+        let (dtype, bytes) = transposed.unwrap_or_else(|| (DType::F32, bytes(&weight.values(&self.onnx))));
         if let Place::Initialiser(name) = &weight.place {
             self.onnx.advise_dontneed(name, 0..usize::MAX);
         }
         let parts = vec![weight.name.as_ref().to_owned()];
-        // Under a name of its own: the same integers may stand for other numbers, or be transposed, elsewhere.
+        // The name is unique: another weight may use the same integers with other scales, or transposed.
         let name = format!("{}[{name}]", weight.name);
         Some(OwnedTensor { name, dtype, shape: weight.shape(), bytes, parts, loss: 0.0 })
     }

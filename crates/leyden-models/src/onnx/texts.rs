@@ -1,5 +1,5 @@
-//! Nodes that compute with what depends on the text. Factors are kept apart from values, and the forms in which exporters write
-//! GELU and layer normalisation become these.
+//! Nodes that compute with values that depend on the text. Scalar factors are kept apart from values, and GELU and
+//! layer norm are recognised in the forms that exporters write them in.
 
 use super::eval::Eval;
 use super::layout::{axis_of, broadcast, count};
@@ -10,16 +10,18 @@ use leyden_tensor::OnnxNode;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::sync::Arc;
 
-/// How far a factor of a graph may be from what it stands for: graphs in half precision round theirs.
-const NEAR: f64 = 1e-3;
+/// Relative tolerance of a graph's factors, which are rounded in half precision.
+const TOLERANCE: f64 = 1e-3;
+/// Factor of the cube in the approximation of GELU with the hyperbolic tangent.
 const CUBE: f64 = 0.044715;
 
 pub(super) fn near(a: f64, b: f64) -> bool {
-    (a - b).abs() <= NEAR * b.abs()
+    (a - b).abs() <= TOLERANCE * b.abs()
 }
 
 impl Eval<'_> {
-    pub(super) fn of_text(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
+    /// Traces a node with an input that depends on the text; `None` for unknown operations.
+    pub(super) fn traced(&mut self, node: &OnnxNode, inputs: &[Value]) -> Result<Option<Value>, String> {
         let function = |name: &str| match name {
             "Erf" => Some(Function::Erf),
             "Tanh" => Some(Function::Tanh),
@@ -42,7 +44,7 @@ impl Eval<'_> {
             },
             ("Neg", Value::Text(x), None) => Text { factor: -x.factor, ..x.clone() },
             ("IsNaN", Value::Text(x), None) => {
-                // Exporters ask this of shares of attention, for texts of which every token is masked.
+                // Exporters test attention weights for NaN, which texts with all tokens masked have.
                 self.spend(count(&x.shape)?)?;
                 return Ok(Some(Value::Nums(Arc::new(Nums::filled(Kind::Bool, &x.shape, 0.0)?))));
             }
@@ -92,8 +94,9 @@ impl Eval<'_> {
                 if node.int("transA").unwrap_or(0) != 0 || !one("alpha") || !one("beta") {
                     return Err("is no product with a matrix and a bias alone".to_owned());
                 }
-                let turned = node.int("transB").unwrap_or(0) != 0;
-                let product = self.linear(x, &if turned { weight.turned() } else { weight.clone() })?;
+                let transposed = node.int("transB").unwrap_or(0) != 0;
+                let product =
+                    self.linear(x, &if transposed { weight.transpose() } else { weight.clone() })?;
                 match inputs.get(2) {
                     None | Some(Value::None) => product,
                     Some(bias) => return self.binary(Binary::Add, &Value::Text(product), bias).map(Some),
@@ -126,7 +129,7 @@ impl Eval<'_> {
         self.push(Op::Function(f, x.clone()), x.shape.clone())
     }
 
-    /// A vector of so many values, whatever axes of one value are around it.
+    /// Returns a vector of `n` values, which may have further axes of length 1.
     pub(super) fn vector(&self, value: &Value, n: usize) -> Result<Weight, String> {
         let unlike = |shape: &[usize]| format!("has a vector of shape {shape:?} for {n} values");
         match value {
@@ -145,13 +148,13 @@ impl Eval<'_> {
         }
     }
 
-    /// Rows of a table.
+    /// Takes rows of a table.
     pub(super) fn rows(&mut self, table: &Weight, ids: &Arc<Nums>, columns: usize) -> Result<Value, String> {
         let shape = [&ids.shape[..], &[columns]].concat();
         self.push(Op::Rows { table: table.clone(), ids: Arc::clone(ids) }, shape).map(Value::Text)
     }
 
-    /// A product with a matrix that has a row for each input.
+    /// Multiplies with a matrix `[inputs, outputs]`.
     pub(super) fn linear(&mut self, x: &Text, weight: &Weight) -> Result<Text, String> {
         let [inputs, outputs] = weight.shape()[..] else {
             return Err(format!("multiplies with `{}` of shape {:?}", weight.name, weight.shape()));
@@ -183,13 +186,15 @@ impl Eval<'_> {
         Ok(Text { factor: x.factor * y.factor, ..made })
     }
 
-    /// One of two values, where it is the same of the two everywhere.
+    /// Traces `Where` with a constant condition that is the same everywhere.
     fn choose(&mut self, of: &Value, yes: &Value, no: Option<&Value>) -> Result<Value, String> {
         let of = self.nums(Some(of))?;
         let chosen = match of.same() {
             Some(0.0) => no.ok_or("lacks an input")?,
             Some(_) => yes,
-            None => return Err("chooses by place between values that depend on the text".to_owned()),
+            None => {
+                return Err("has a condition that differs between values that depend on the text".to_owned());
+            }
         };
         match chosen {
             Value::Text(text) if broadcast(&of.shape, &text.shape)? == text.shape => Ok(chosen.clone()),
@@ -198,28 +203,36 @@ impl Eval<'_> {
                 let layout = super::layout::Layout::expand(&nums.shape, &shape)?;
                 self.moved(chosen, &layout)
             }
-            _ => Err("chooses what is not followed".to_owned()),
+            _ => Err("chooses between values that are not supported".to_owned()),
         }
     }
 
     pub(super) fn binary(&mut self, op: Binary, a: &Value, b: &Value) -> Result<Value, String> {
         match (a, b) {
-            (Value::Text(a), Value::Text(b)) => self.of_two(op, a, b).map(Value::Text),
-            (Value::Text(a), b @ (Value::Nums(_) | Value::Weight(_))) => self.with(op, a, b, false),
-            (a @ (Value::Nums(_) | Value::Weight(_)), Value::Text(b)) => self.with(op, b, a, true),
-            // Weights on a grid, as multiplications of integers.
+            (Value::Text(a), Value::Text(b)) => self.binary_texts(op, a, b).map(Value::Text),
+            (Value::Text(a), b @ (Value::Nums(_) | Value::Weight(_))) => {
+                self.binary_constant(op, a, b, false)
+            }
+            (a @ (Value::Nums(_) | Value::Weight(_)), Value::Text(b)) => self.binary_constant(op, b, a, true),
+            // Dequantisation written as a multiplication of integers with scales.
             (Value::Weight(w), other) | (other, Value::Weight(w)) if op == Binary::Mul && w.is_codes() => {
                 let scales = self.nums(Some(other))?;
                 w.on_grid(&scales, None, -1).map(Value::Weight)
             }
-            _ => Err("computes with what is not followed".to_owned()),
+            _ => Err("computes with values that are not supported".to_owned()),
         }
     }
 
-    /// With known numbers: everywhere the same, or a vector.
-    fn with(&mut self, op: Binary, x: &Text, known: &Value, reversed: bool) -> Result<Value, String> {
+    /// Traces a binary operation with constants that are the same everywhere, or with a vector.
+    fn binary_constant(
+        &mut self,
+        op: Binary,
+        x: &Text,
+        known: &Value,
+        reversed: bool,
+    ) -> Result<Value, String> {
         let n = x.shape.last().copied().unwrap_or(1);
-        // A bias of one output is one number.
+        // The bias of a matrix with one output is one number, but must stay a bias.
         let is_bias = op == Binary::Add && matches!(self.op(x), Op::Linear { bias: None, .. });
         let is_vector =
             matches!(known, Value::Weight(w) if w.stored == [n] && (n > 1 || is_bias && x.is_plain()));
@@ -248,7 +261,7 @@ impl Eval<'_> {
             };
             return Ok(Value::Text(done));
         }
-        let by_place = |_| "adds or multiplies numbers that depend on the place of a token".to_owned();
+        let by_place = |_| "adds or multiplies constants that depend on the position of a token".to_owned();
         let vector = self.vector(known, n).map_err(by_place)?;
         if reversed && matches!(op, Binary::Sub | Binary::Div) {
             return Err("subtracts from a vector, or divides one".to_owned());
@@ -264,12 +277,14 @@ impl Eval<'_> {
             (Binary::Add, Op::Norm { x: of, weight, bias: None, eps }) if x.is_plain() => {
                 Op::Norm { x: of.clone(), weight: weight.clone(), bias: Some(vector), eps: *eps }
             }
-            _ => return Err("computes with a vector where an encoder has none".to_owned()),
+            _ => return Err("computes with a vector at a place where encoders do not".to_owned()),
         };
         self.push(op, shape).map(Value::Text)
     }
 
-    pub(super) fn of_two(&mut self, op: Binary, a: &Text, b: &Text) -> Result<Text, String> {
+    /// Traces a binary operation on two values that depend on the text, and recognises squares, cubes, GELU and layer
+    /// norm.
+    pub(super) fn binary_texts(&mut self, op: Binary, a: &Text, b: &Text) -> Result<Text, String> {
         let shape = broadcast(&a.shape, &b.shape)?;
         let factor = match op {
             Binary::Add | Binary::Sub => 1.0,
@@ -285,7 +300,7 @@ impl Eval<'_> {
                 match gelu {
                     Some((f, x)) => {
                         let made = self.function(f, &x)?;
-                        // Half of `x (1 + erf(x / sqrt 2))`, or the same with the hyperbolic tangent.
+                        // GELU is half of `x (1 + erf(x / sqrt 2))`; likewise with the hyperbolic tangent.
                         Text { factor: 2.0, ..made }
                     }
                     None if a.same(&b) => self.function(Function::Square, &a)?,
@@ -309,7 +324,8 @@ impl Eval<'_> {
         matches!(self.op(x), Op::Function(Function::Square, y) if x.is_plain() && y.same(of))
     }
 
-    /// Whether `b` is one more than the error function of `a / sqrt 2`, or than the hyperbolic tangent that stands for it.
+    /// Returns GELU and its input if `b` is `1 + erf(a / sqrt 2)`, or the same with its approximation by the hyperbolic
+    /// tangent.
     fn gelu(&self, a: &Text, b: &Text) -> Option<(Function, Text)> {
         let Op::Plus(inner, 1.0) = self.op(b) else { return None };
         if !b.is_whole() || !inner.is_plain() || !a.is_whole() {
@@ -331,7 +347,8 @@ impl Eval<'_> {
         }
     }
 
-    /// What `a / b` normalises, if `a` is less its mean and `b` the standard deviation.
+    /// Returns the input and epsilon of a normalisation `a / b`: `a` is the input minus its mean, `b` its standard
+    /// deviation.
     fn normed(&self, a: &Text, b: &Text) -> Option<(Text, f64)> {
         let Op::Binary(Binary::Sub, x, mean) = self.op(a) else { return None };
         let Op::Mean(of) = self.op(mean) else { return None };

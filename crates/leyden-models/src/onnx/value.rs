@@ -1,37 +1,40 @@
-//! What the values of a graph are before a text is known: numbers, weights, and what depends on the text, as a tree of
-//! computations.
+//! [`Value`]: traced value of a graph. It is a constant, a weight, or an expression that depends on the text.
 
 use super::nums::Nums;
 use super::weight::Weight;
 use std::sync::Arc;
 
-/// The value of a name in the graph.
+/// Traced value of a name in the graph.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// Known numbers.
+    /// Constants.
     Nums(Arc<Nums>),
+    /// Weight in the file.
     Weight(Weight),
-    /// What depends on the text.
+    /// Value that depends on the text.
     Text(Text),
-    /// What `QuantizeLinear` makes of a value. Its rounding is not computed.
+    /// Result of `QuantizeLinear`, whose rounding is not reproduced.
     Quantised(Box<Value>),
-    /// What `DynamicQuantizeLinear` makes of it: integers, their scale, their zero point.
+    /// Integers from `DynamicQuantizeLinear` of a value.
     Codes(Text),
+    /// Scale from `DynamicQuantizeLinear` of a value.
     Scale(Text),
+    /// Zero point from `DynamicQuantizeLinear` of a value.
     Zero(Text),
-    /// The scale of a text's integers, times those of weights.
+    /// Scale of a value's integers times scales of weights.
     Scales(Text, Arc<Nums>),
-    /// The product of a text's integers and those of weights, less zero points.
+    /// Product of a value's integers and a weight's, with zero points of the weight subtracted.
     IntProduct(Text, Weight, Option<Arc<Nums>>),
-    /// The product of the integers of two values of a text, less zero points, and of their scales.
+    /// Product of the integers of two values, with zero points subtracted.
     CodesProduct(Text, Text),
+    /// Product of the scales of two values.
     ScalesProduct(Text, Text),
-    /// An input that is left out.
+    /// Absent optional input.
     None,
 }
 
 impl Value {
-    /// How many numbers are read of it where numbers are wanted.
+    /// Returns the number of values that are decoded if the value is used as constants.
     pub(super) fn numbers(&self) -> usize {
         match self {
             Value::Weight(weight) if weight.is_small() => weight.stored.iter().product(),
@@ -40,30 +43,31 @@ impl Value {
     }
 }
 
-/// Values of a computation in some order, times a factor.
+/// Value that depends on the text: values of an operation's result in some order, times a factor.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
-    /// The number of the computation.
+    /// Index of the operation.
     pub(super) atom: usize,
-    /// How many values that has.
+    /// Number of values of the operation's result.
     pub(super) all: usize,
     pub(super) shape: Vec<usize>,
-    /// Where each value lies among those of the computation; `None` if the order is the same.
+    /// Index of each value in the operation's result; `None` if the order is the same.
     pub(super) order: Option<Arc<Vec<u32>>>,
     pub(super) factor: f64,
 }
 
 impl Text {
-    /// All values of a computation in their order.
+    /// Returns true if it has all values of the operation in their order.
     pub(super) fn is_whole(&self) -> bool {
         self.order.is_none()
     }
 
-    /// All values as they are.
+    /// Returns true if it is the operation's result, unscaled.
     pub(super) fn is_plain(&self) -> bool {
         self.order.is_none() && self.factor == 1.0
     }
 
+    /// Returns true if both are known to be the same value.
     pub(super) fn same(&self, other: &Text) -> bool {
         let place = || match (&self.order, &other.order) {
             (None, None) => true,
@@ -74,7 +78,7 @@ impl Text {
     }
 }
 
-/// An operation on two values.
+/// Elementwise operation on two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Binary {
     Add,
@@ -83,7 +87,7 @@ pub(super) enum Binary {
     Div,
 }
 
-/// A function of each value.
+/// Elementwise function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
     Gelu,
@@ -98,45 +102,32 @@ pub(super) enum Function {
     Sigmoid,
 }
 
-/// One computation.
+/// Operation of an expression.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     /// Rows of a table.
-    Rows {
-        table: Weight,
-        ids: Arc<Nums>,
-    },
-    /// A product with a matrix, which has a row for each input, and a bias.
-    Linear {
-        x: Text,
-        weight: Weight,
-        bias: Option<Weight>,
-    },
-    /// Less the mean and divided by the standard deviation, over the last axis.
-    Normed {
-        x: Text,
-        eps: f64,
-    },
-    /// The same with weights and a bias.
-    Norm {
-        x: Text,
-        weight: Weight,
-        bias: Option<Weight>,
-        eps: f64,
-    },
+    Rows { table: Weight, ids: Arc<Nums> },
+    /// Product with a matrix `[inputs, outputs]`, and a bias.
+    Linear { x: Text, weight: Weight, bias: Option<Weight> },
+    /// Layer norm over the last axis, without weights and bias.
+    Normed { x: Text, eps: f64 },
+    /// Layer norm over the last axis.
+    Norm { x: Text, weight: Weight, bias: Option<Weight>, eps: f64 },
+    /// Elementwise operation on two values.
     Binary(Binary, Text, Text),
-    /// Plus a number.
+    /// Sum of a value and a constant.
     Plus(Text, f64),
+    /// Elementwise function.
     Function(Function, Text),
-    /// The product of two.
+    /// Matrix product of two values.
     Product(Text, Text),
-    /// Over the last axis.
+    /// Softmax over the last axis.
     Softmax(Text),
-    /// Over the last axis, which stays.
+    /// Mean over the last axis, which stays with length 1.
     Mean(Text),
 }
 
-/// A computation and the node that it ends with.
+/// Operation of an expression, with the shape of its result and the index of its last node.
 #[derive(Clone, Debug)]
 pub(super) struct Atom {
     pub(super) op: Op,

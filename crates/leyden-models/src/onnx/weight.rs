@@ -1,53 +1,55 @@
-//! Tensors that no text changes: where they lie in the file, and how their values are made of what lies there.
+//! [`Weight`]: tensor of weights in a graph, and its form in the file.
 
 use super::nums::{Kind, Nums};
 use leyden_tensor::{DType, FileBytes, Onnx, TensorView, quant};
 use std::sync::Arc;
 
-/// Where the stored values are.
+/// Location of the stored values.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// The initialiser of this name.
+    /// Initialiser of this name.
     Initialiser(Arc<str>),
-    /// The value of a node.
+    /// Value of a `Constant` node.
     Constant(FileBytes),
-    /// Numbers that were computed of others.
+    /// Folded constants.
     Known(Arc<Nums>),
 }
 
-/// The grid that integers stand for: `(q - zero) * scale`.
+/// Quantisation of integers: they stand for `(q - zero) * scale`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grid {
-    /// Along which axis of the stored shape scales differ, if they do.
+    /// Axis of the stored shape along which scales differ, unless there is one scale.
     pub(super) axis: Option<usize>,
     pub(super) scales: Vec<f32>,
-    /// As many as scales, or none.
+    /// Zero point of each scale; empty if they are 0.
     pub(super) zeros: Vec<f32>,
 }
 
-/// A tensor of weights.
+/// Tensor of weights.
 #[derive(Clone, Debug)]
 pub(super) struct Weight {
     pub(super) name: Arc<str>,
     pub(super) place: Place,
     pub(super) type_name: &'static str,
-    /// As it is stored.
+    /// Shape as stored; for a part, the shape of the part.
     pub(super) stored: Vec<usize>,
-    /// Whether its rows are the columns that are stored.
+    /// True if the graph uses the stored matrix transposed.
     pub(super) transposed: bool,
     pub(super) grid: Option<Grid>,
-    /// Of some columns of a stored matrix, whose shape `stored` is then: the first, and how many the matrix has.
+    /// First column and number of columns of the stored matrix, for a part that has some of its columns.
     pub(super) part: Option<[usize; 2]>,
 }
 
-/// The most values that are read as numbers.
-const FEW: usize = 1 << 16;
+/// Maximum number of values of a weight that is used as constants.
+const MAX_CONSTANTS: usize = 1 << 16;
 
-/// The types of stored values that are integers.
+/// Names of integer types.
 const INTEGERS: [&str; 3] = ["I8", "U8", "I32"];
+/// Names of floating-point types.
 const FLOATS: [(&str, DType); 3] = [("F32", DType::F32), ("F16", DType::F16), ("BF16", DType::BF16)];
 
 impl Weight {
+    /// Returns folded constants as a weight.
     pub(super) fn known(name: &str, nums: &Arc<Nums>) -> Weight {
         Weight {
             name: name.into(),
@@ -60,7 +62,7 @@ impl Weight {
         }
     }
 
-    /// Some neighbouring columns of a matrix as it is stored.
+    /// Returns `n` columns of a stored matrix, from `first` on.
     pub(super) fn columns(&self, first: usize, n: usize) -> Result<Weight, String> {
         match (&self.stored[..], self.transposed, &self.part, &self.place) {
             (&[rows, all], false, None, Place::Initialiser(_) | Place::Constant(_))
@@ -72,27 +74,29 @@ impl Weight {
         }
     }
 
-    /// Some neighbouring values of a vector.
+    /// Returns `n` values of a vector, from `first` on.
     pub(super) fn values_from(&self, onnx: &Onnx, first: usize, n: usize) -> Result<Weight, String> {
         let all = self.to_nums(onnx)?;
-        let data = all.data.get(first..first + n).ok_or("takes values that are not there")?.to_vec();
+        let data = all.data.get(first..first + n).ok_or("takes values beyond the end of its input")?.to_vec();
         Ok(Weight::known(&self.name, &Arc::new(Nums { kind: Kind::Float, shape: vec![n], data })))
     }
 
-    /// Whether it may be read as numbers.
+    /// Returns true if it may be used as constants.
     pub(super) fn is_small(&self) -> bool {
-        super::layout::count(&self.stored).is_ok_and(|n| n <= FEW)
+        super::layout::count(&self.stored).is_ok_and(|n| n <= MAX_CONSTANTS)
     }
 
+    /// Returns true if it has integers without scales.
     pub(super) fn is_codes(&self) -> bool {
         INTEGERS.contains(&self.type_name) && self.grid.is_none()
     }
 
+    /// Returns true if it has floats, or integers with scales.
     pub(super) fn is_floats(&self) -> bool {
         self.grid.is_some() || FLOATS.iter().any(|row| row.0 == self.type_name)
     }
 
-    /// The shape that it has in the graph.
+    /// Returns the shape in the graph.
     pub(super) fn shape(&self) -> Vec<usize> {
         let mut shape = self.stored.clone();
         if self.transposed {
@@ -101,21 +105,21 @@ impl Weight {
         shape
     }
 
-    /// With rows and columns exchanged.
-    pub(super) fn turned(&self) -> Weight {
+    /// Returns the transposed weight.
+    pub(super) fn transpose(&self) -> Weight {
         Weight { transposed: !self.transposed, ..self.clone() }
     }
 
-    /// What integers become by scales along `axis` of the shape in the graph, or by one scale.
+    /// Returns integers with scales along `axis` of the shape in the graph, or with one scale.
     pub(super) fn on_grid(&self, scales: &Nums, zeros: Option<&Nums>, axis: i64) -> Result<Weight, String> {
         if !self.is_codes() || self.part.is_some() {
-            return Err("scales what is not an integer, or is scaled already".to_owned());
+            return Err("scales values that are not integers, or already scaled".to_owned());
         }
         let shape = self.shape();
         let axis = match scales.data.len() {
             1 => None,
             n => {
-                // Scales of the same rank as the weights say by their shape which axis is theirs.
+                // If scales have the rank of the weights, their shape gives the axis.
                 let own = |i: &usize| scales.shape[*i] == n && scales.shape.len() == shape.len();
                 let axis = match (0..scales.shape.len()).find(own).filter(|_| shape.len() > 1) {
                     Some(axis) => axis,
@@ -151,7 +155,7 @@ impl Weight {
         }
     }
 
-    /// The tensor as it lies in the file, if that is how it is used.
+    /// Returns the tensor in the file, if the graph uses it in its stored form.
     pub(super) fn view<'a>(&'a self, onnx: &'a Onnx) -> Option<TensorView<'a>> {
         let dtype = FLOATS.iter().find(|row| row.0 == self.type_name)?.1;
         if self.transposed || self.part.is_some() || matches!(self.place, Place::Known(_)) {
@@ -160,7 +164,7 @@ impl Weight {
         TensorView::new(&self.name, dtype, &self.stored, self.bytes(onnx)).ok()
     }
 
-    /// All values in the order in which they are stored.
+    /// Returns all values, dequantised, in their stored order.
     fn stored_values(&self, onnx: &Onnx) -> Vec<f32> {
         if let Place::Known(nums) = &self.place {
             return nums.data.iter().map(|x| *x as f32).collect();
@@ -195,7 +199,7 @@ impl Weight {
         }
     }
 
-    /// The shape of the tensor that lies in the file.
+    /// Returns the shape of the whole stored tensor.
     fn whole(&self) -> Vec<usize> {
         match (self.part, &self.stored[..]) {
             (Some([_, all]), &[rows, _]) => vec![rows, all],
@@ -203,7 +207,7 @@ impl Weight {
         }
     }
 
-    /// All values, as integers and scales make them, row after row of the shape in the graph.
+    /// Returns all values, dequantised, in the order of the graph.
     pub(super) fn values(&self, onnx: &Onnx) -> Vec<f32> {
         let stored = self.stored_values(onnx);
         let [rows, columns] = self.stored[..] else { return stored };
@@ -217,7 +221,7 @@ impl Weight {
         out
     }
 
-    /// The first row of a small table.
+    /// Returns the first row of a small table.
     pub(super) fn first_row(&self, onnx: &Onnx) -> Result<Weight, String> {
         let all = self.to_nums(onnx)?;
         let columns = all.shape.last().copied().unwrap_or(0);
@@ -225,8 +229,8 @@ impl Weight {
         Ok(Weight::known(&self.name, &Arc::new(Nums { kind: Kind::Float, shape: vec![1, columns], data })))
     }
 
-    /// The bytes of floats as they lie in the file, with rows and columns exchanged.
-    pub(super) fn turned_bytes(&self, onnx: &Onnx) -> Option<(DType, Vec<u8>)> {
+    /// Returns the bytes of a transposed matrix of floats in the order of the graph; `None` for other weights.
+    pub(super) fn transposed_bytes(&self, onnx: &Onnx) -> Option<(DType, Vec<u8>)> {
         let dtype = FLOATS.iter().find(|row| row.0 == self.type_name)?.1;
         let [rows, columns] = self.stored[..] else { return None };
         if !self.transposed || matches!(self.place, Place::Known(_)) {
@@ -245,7 +249,7 @@ impl Weight {
         Some((dtype, out))
     }
 
-    /// As numbers, where there are few.
+    /// Returns the values as constants, if there are few.
     pub(super) fn to_nums(&self, onnx: &Onnx) -> Result<Nums, String> {
         if !self.is_small() {
             return Err(format!("computes with the {:?} values of `{}`", self.stored, self.name));
