@@ -162,9 +162,9 @@ impl Pack {
 
 /// Reason why a matrix cannot be read from a pack.
 enum Fault {
-    /// The pack is damaged; a message for the user.
+    /// Damage of the pack; a message for the user.
     Damaged(String),
-    /// Memory is short.
+    /// Shortage of memory.
     Resources(leyden_kernels::Error),
 }
 

@@ -137,15 +137,15 @@ pub(crate) struct MlpBuffers {
 /// Buffers of mixtures of experts.
 #[derive(Debug, Default)]
 pub(crate) struct MoeBuffers {
-    /// Input of router and experts beside a dense layer `[rows, width]`.
+    /// Input of router and experts parallel to a dense layer `[rows, width]`.
     pub(crate) input: Aligned<f32>,
     /// Scores of the router `[rows, experts]`.
     pub(crate) scores: Aligned<f32>,
     pub(crate) routing: Routing,
     pub(crate) grouped: MoeScratch,
-    /// Results of the shared expert, or of the dense layer beside the experts `[rows, width]`.
+    /// Results of the shared expert, or of the dense layer parallel to experts `[rows, width]`.
     pub(crate) shared: Aligned<f32>,
-    /// Results of experts beside a dense layer `[rows, width]`.
+    /// Results of experts parallel to a dense layer `[rows, width]`.
     pub(crate) experts: Aligned<f32>,
 }
 

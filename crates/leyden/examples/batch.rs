@@ -1,6 +1,6 @@
 //! Many answers at once: `cargo run --release --example batch -- [MODEL.gguf]`.
 //!
-//! What the prompts have in common at the beginning is computed once.
+//! Common prefixes of the prompts are computed once.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{BatchOptions, GenerateOptions, LoadOptions, Model};

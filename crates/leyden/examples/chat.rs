@@ -1,6 +1,6 @@
-//! A conversation of three turns: `cargo run --release --example chat -- [MODEL.gguf]`.
+//! Runs a conversation of three turns: `cargo run --release --example chat -- [MODEL.gguf]`.
 //!
-//! Every turn costs only what is new: the session has the turns before in its cache.
+//! Every turn computes only its new tokens: the session has the earlier turns in its cache.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{Event, GenerateOptions, LoadOptions, Model, SessionOptions};

@@ -1,4 +1,4 @@
-//! Which texts are alike: `cargo run --release --example embeddings -- [MODEL.gguf]`.
+//! Prints how similar texts are: `cargo run --release --example embeddings -- [MODEL.gguf]`.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{LoadOptions, Model};

@@ -1,7 +1,9 @@
-//! How fast an encoder is: `cargo run --release --example encoder_bench -- MODEL THREADS [--int8]`. Each line of standard input is
-//! `{"seconds": 3, "batches": [[[101, 7592, 102], ...], ...]}`, batches of texts in tokens, to be computed again and again for so long;
-//! its answer the sequences and multiplications of matrices per second, and the most multiplications that this processor makes.
-//! `bench/encoders.py` asks, in turns with other programs.
+//! Measures the speed of an encoder: `cargo run --release --example encoder_bench -- MODEL THREADS [--int8]`.
+//!
+//! Each line of standard input is `{"seconds": 3, "batches": [[[101, 7592, 102], ...], ...]}`: batches of tokenized
+//! texts, which are computed repeatedly for this time. The program answers with a line of sequences and
+//! multiply-accumulates per second, and this processor's peak. `bench/encoders.py` runs it in turns with other
+//! programs.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 use leyden::{BatchOptions, LoadOptions, Model};
 use leyden_kernels::{Ceilings, Cpu};
@@ -30,10 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let elapsed = start.elapsed().as_secs_f64();
         let macs = model.network().step_macs(tokens, tokens) as f64;
-        let most = if int8 { Ceilings::products(&cpu).int8_macs } else { Ceilings::products(&cpu).f32_macs };
+        let peak = if int8 { Ceilings::products(&cpu).int8_macs } else { Ceilings::products(&cpu).f32_macs };
         println!(
             "{}",
-            json!({"sequences_per_second": texts as f64 / elapsed, "macs": macs / elapsed, "peak": most})
+            json!({"sequences_per_second": texts as f64 / elapsed, "macs": macs / elapsed, "peak": peak})
         );
     }
     Ok(())

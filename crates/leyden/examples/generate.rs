@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if let Event::Text(piece) = event
             && out.write_all(piece.as_bytes()).and_then(|()| out.flush()).is_err()
         {
-            // Nobody reads any more.
+            // Standard output is closed.
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())

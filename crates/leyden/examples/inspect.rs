@@ -8,11 +8,11 @@ fn main() -> Result<(), Error> {
         Some(path) => Model::open(path, &LoadOptions::default())?,
         None => Model::embedded(&LoadOptions::default())?,
     };
-    // Every value with a known meaning has been checked and has a name ...
+    // Every known value is checked and is a field of the configuration ...
     println!("{:#?}", model.config());
     println!("chat template: {}", if model.has_chat_template() { "yes" } else { "no" });
     println!("weights in memory: {} bytes", model.network().weight_bytes());
-    // ... and what else the file says can be read by key.
+    // ... and other metadata of the file can be read by key.
     let meta = model.metadata();
     println!("name: {}", meta.opt_str("general.name")?.unwrap_or("none"));
     println!("keys:");

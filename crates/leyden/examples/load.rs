@@ -1,4 +1,4 @@
-//! Loads a model and says what it is: `cargo run --release --example load -- [MODEL.gguf]`.
+//! Loads a model and describes it: `cargo run --release --example load -- [MODEL.gguf]`.
 //!
 //! Without a file the embedded storyteller is loaded.
 #![expect(clippy::print_stdout, reason = "a program for people")]
@@ -6,7 +6,7 @@
 use leyden::{Error, LoadOptions, Model};
 
 fn main() -> Result<(), Error> {
-    // Threads and instruction set are chosen by the machine unless they are named here.
+    // By default threads and instruction set are those of the machine.
     let options = LoadOptions::default();
     let model = match std::env::args_os().nth(1) {
         Some(path) => Model::open_with(path, &options, &mut |done, all| {

@@ -1,4 +1,4 @@
-//! An answer that is JSON of a given shape: `cargo run --release --example schema -- [MODEL.gguf]`.
+//! Generates JSON that follows a schema: `cargo run --release --example schema -- [MODEL.gguf]`.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{GenerateOptions, Grammar, LoadOptions, Model, SessionOptions};
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "required": ["name", "kind", "age"],
         "additionalProperties": false
     });
-    // Made ready once, it serves any number of answers.
+    // Compiled once, it can be used for any number of answers.
     let shape = model.compile(&Grammar::json_schema(&schema)?)?;
     let mut session = model.session(&SessionOptions::new())?;
     for seed in 1..=3 {

@@ -1,4 +1,4 @@
-//! How probable a model finds texts: `cargo run --release --example scoring -- [MODEL.gguf]`.
+//! Prints the log probabilities of texts: `cargo run --release --example scoring -- [MODEL.gguf]`.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{BatchOptions, LoadOptions, Model};

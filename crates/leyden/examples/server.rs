@@ -1,6 +1,6 @@
 //! The smallest server: `cargo run --release --example server -- [PORT]`, then `curl localhost:PORT/The%20king`.
 //!
-//! The path is the prompt; the text is sent as it comes. A real server is `leyden serve`.
+//! The path is the prompt; the text is streamed. A real server is `leyden serve`.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions, StreamEvent};
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     println!("listening on {}", listener.local_addr()?);
     for client in listener.incoming() {
-        // What goes wrong with one client does not concern the others.
+        // Errors of one client do not affect the others.
         if let Err(error) = client.map_err(Into::into).and_then(|client| serve(&model, client)) {
             println!("{error}");
         }

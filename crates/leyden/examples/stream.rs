@@ -1,4 +1,5 @@
-//! An answer as an iterator, which ends when it is dropped: `cargo run --release --example stream -- [MODEL.gguf]`.
+//! Reads an answer from an iterator, whose drop ends generation: `cargo run --release --example stream --
+//! [MODEL.gguf]`.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions, StreamEvent};
@@ -22,7 +23,7 @@ fn main() -> Result<(), leyden::Error> {
             _ => {}
         }
         if words >= 12 {
-            // The loop's end drops the iterator, and that ends the answer.
+            // Leaving the loop drops the iterator, which ends generation.
             println!("\nenough after {words} words");
             break;
         }

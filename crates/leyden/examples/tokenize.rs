@@ -12,18 +12,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     // With the token that the model expects at the beginning, if it has one ...
     println!("as a prompt: {:?}", model.tokenize(&text)?);
-    // ... and the text alone, in which nothing stands for a special token.
+    // ... and the text alone, with special tokens as plain text.
     let tokenizer = model.tokenizer();
     let ids = tokenizer.encode(&text, Special::AsText)?;
     for &id in &ids {
-        // A token is bytes; a character may be spread over several.
+        // Tokens are bytes; a character may span several tokens.
         let bytes = tokenizer.token_bytes(id).unwrap_or_default();
         println!("{id:>6} {:?}", String::from_utf8_lossy(bytes));
     }
     let mut bytes = Vec::new();
     let mut previous = None;
     for &id in &ids {
-        // What a token adds to a text may depend on whether it is the first.
+        // The text of a token may depend on whether it is the first.
         bytes.extend_from_slice(&tokenizer.bytes_after(previous, id).unwrap_or_default());
         previous = Some(id);
     }

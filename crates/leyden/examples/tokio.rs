@@ -1,7 +1,7 @@
 //! Answers in an asynchronous program: `cargo run --release --example tokio`.
 //!
-//! The library blocks, so an answer has a thread of its own, and its text comes through a channel. Who drops the receiver
-//! ends the answer.
+//! The library blocks, so each answer has a thread of its own, which sends its text through a channel. Dropping the
+//! receiver ends the answer.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{Error, GenerateOptions, LoadOptions, Model, SessionOptions, StreamEvent};

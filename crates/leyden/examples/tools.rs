@@ -1,6 +1,6 @@
-//! A model that calls functions of this program: `cargo run --release --example tools -- [MODEL.gguf]`.
+//! Lets a model call functions of this program: `cargo run --release --example tools -- [MODEL.gguf]`.
 //!
-//! The answer is a call by its grammar, so that any model can make one, and its arguments always fit.
+//! A grammar makes the answer a call, so that any model can make one, and its arguments are always valid.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{GenerateOptions, Grammar, LoadOptions, Model, SessionOptions};

@@ -1,4 +1,4 @@
-//! Many texts at once: answers, log probabilities, vectors.
+//! [`Batch`]: answers, log probabilities and vectors of many texts at once.
 
 use crate::error::Error;
 use crate::generation::{Finish, Generation};
@@ -14,19 +14,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Reads logits: the number of a text, the place of the token that they follow, a value for each token of the vocabulary.
+/// Callback for logits. It gets the index of a text, the position of the token that they follow, and the logits
+/// `[vocabulary]`.
 pub type LogitsReader = dyn Fn(usize, usize, &[f32]) + Send + Sync;
 
-/// An engine for many texts at once, which share what they begin with. Made by [`Model::batch`](crate::Model::batch).
+/// Engine for many texts at once, which computes common prefixes once. Created by
+/// [`Model::batch`](crate::Model::batch).
 ///
-/// Whatever else is computed at the same time, a text gets the same answer, log probabilities and vector, to the bit.
+/// Answers, log probabilities and vectors of a text do not depend on the other texts, to the bit.
 pub struct Batch {
     generator: Generator<Job>,
     tokenizer: Arc<dyn Tokenizer>,
     pooling: Pooling,
     file: String,
     scope: Option<Arc<Scope>>,
-    /// Those of texts that name no others.
+    /// Adapters of texts without their own.
     adapters: AdapterSet,
     samplers: Samplers,
     requests: u64,
@@ -52,7 +54,7 @@ impl Batch {
         let engine = Engine::new(network, cpu, engine)?.with_checkpoints(state_cache);
         let scheduler = SchedulerOptions {
             step_tokens,
-            // Nobody waits for a single token, so prompts get whole steps.
+            // A batch is run for throughput, so prompts may fill whole steps.
             prompt_tokens_beside_decode: step_tokens,
             running: options.parallel,
             waiting: usize::MAX,
@@ -65,7 +67,7 @@ impl Batch {
         };
         let scheduler = Scheduler::new(scheduler, engine.tables().total_blocks());
         let (owner, salt) = Default::default();
-        // Of an encoder's texts the cache keeps nothing.
+        // The cache keeps nothing of an encoder's texts.
         let scope = (!whole_prompts)
             .then(|| Scope { model: file.clone(), kv_type, owner, adapters: adapters.clone(), salt })
             .map(Arc::new);
@@ -74,18 +76,17 @@ impl Batch {
         Ok(Batch { generator, tokenizer, pooling, file, scope, adapters, samplers, requests: 0 })
     }
 
-    /// The same, with other adapters for texts that name none: those that are scored or made vectors of, and those that are
-    /// continued without [`GenerateOptions::adapters`].
+    /// Sets the adapters for scores and vectors, and for prompts without [`GenerateOptions::adapters`].
     #[must_use]
     pub fn with_adapters(self, adapters: AdapterSet) -> Batch {
         Batch { adapters, ..self }
     }
 
-    /// Continues all prompts. Each gets the answer that [`Session::generate`](crate::Session::generate) would give it; what
-    /// prompts have in common at the beginning is computed once.
+    /// Continues all prompts, with the same answers as [`Session::generate`](crate::Session::generate). Common prefixes
+    /// of prompts are computed once.
     ///
     /// # Errors
-    /// A prompt is empty or too long, an option is out of range, or the model failed: then there are no answers.
+    /// A prompt is empty or too long, an option is out of range, or the model failed. There are no answers then.
     ///
     /// ```
     /// use leyden::{BatchOptions, GenerateOptions, LoadOptions, Model};
@@ -106,7 +107,7 @@ impl Batch {
         self.generate_each(&each)
     }
 
-    /// The same with options for each prompt: they may differ in their adapters too, and are computed together all the same.
+    /// Continues all prompts like [`generate`](Self::generate), each with options of its own, adapters included.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).
@@ -145,8 +146,8 @@ impl Batch {
         served.into_iter().zip(prompts).map(finished).collect()
     }
 
-    /// The log probability of every token of each text but the first, given all before it, and the `top` best tokens at
-    /// its place. Their sum is how probable the model finds the text.
+    /// Computes the log probability of every token of each text but the first, given the tokens before it, and the
+    /// `top` most probable tokens at its position. Their sum is the log probability of the text.
     ///
     /// # Errors
     /// A text is empty or too long, or the model failed.
@@ -169,10 +170,11 @@ impl Batch {
         self.score_from(texts, 0, top)
     }
 
-    /// [`score`](Self::score) of the tokens behind place `from` alone: those before give context and cost no logits.
+    /// Scores like [`score`](Self::score), but only the tokens after position `from`; no logits are computed for
+    /// earlier ones.
     ///
     /// # Errors
-    /// As there.
+    /// As [`score`](Self::score).
     pub fn score_from<P: AsRef<[u32]>>(
         &mut self,
         texts: &[P],
@@ -182,10 +184,10 @@ impl Batch {
         self.scores(texts.iter().map(|text| (text.as_ref(), from)), top)
     }
 
-    /// The same, each text from a place of its own.
+    /// Scores like [`score_from`](Self::score_from) without top tokens, each text after a position of its own.
     ///
     /// # Errors
-    /// As there.
+    /// As [`score`](Self::score).
     pub fn score_each<P: AsRef<[u32]>>(
         &mut self,
         texts: &[(P, usize)],
@@ -211,9 +213,8 @@ impl Batch {
         served.into_iter().map(scores).collect()
     }
 
-    /// Shows the logits behind the tokens of each text from place `from` on to `read`: with the number of the text, the place
-    /// of the token that they follow, and one value for each token of the vocabulary. `read` is called on several threads at
-    /// a time, in no order. Nothing is copied, so that this costs no memory.
+    /// Calls `read` with the logits that follow each token of each text, from position `from` on. `read` is called on
+    /// several threads at the same time, in no particular order, and gets the logits without a copy.
     ///
     /// # Errors
     /// A text is empty or too long, or the model failed.
@@ -233,8 +234,8 @@ impl Batch {
         Ok(())
     }
 
-    /// The squares of what every matrix is multiplied with while these texts are read, summed up by column. The output matrix
-    /// is not among them.
+    /// Computes sums of squares, by column, of the inputs of every matrix on these texts. The output matrix is not
+    /// included.
     ///
     /// # Errors
     /// A text is empty or too long, or the model failed.
@@ -250,7 +251,7 @@ impl Batch {
     /// # Ok::<(), leyden::Error>(())
     /// ```
     pub fn activation_sums<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<ActivationSums, Error> {
-        // What was computed before would not be computed again.
+        // Without a scope no prefix comes from the cache, so every token is computed and counted.
         let scope = self.scope.take();
         self.generator.engine_mut().record_activations();
         let rows = PromptRows::States { from: 0 };
@@ -261,7 +262,7 @@ impl Batch {
         served.map(|_| sums)
     }
 
-    /// A vector of length 1 for each text, of the states of its tokens as the model pools them: see
+    /// Computes a vector of length 1 for each text from the hidden states of its tokens, pooled by
     /// [`BatchOptions::pooling`].
     ///
     /// # Errors
@@ -301,25 +302,30 @@ impl Batch {
         served.into_iter().map(vector).collect()
     }
 
-    /// Serves requests with the batch's adapters until all are over; they come back in order.
+    /// Serves requests with the batch's adapters, and returns them in order when all are finished.
     fn serve(&mut self, jobs: Vec<(&[u32], usize, PromptRows, Job)>) -> Result<Vec<Served>, Error> {
-        let adapted = |(prompt, most, rows, job)| (prompt, most, rows, job, self.adapters.clone());
+        let adapted = |(prompt, max, rows, job)| (prompt, max, rows, job, self.adapters.clone());
         let jobs = jobs.into_iter().map(adapted).collect();
         self.serve_adapted(jobs)
     }
 
-    fn serve_adapted(&mut self, jobs: Vec<Wanted<'_>>) -> Result<Vec<Served>, Error> {
+    fn serve_adapted(&mut self, jobs: Vec<BatchRequest<'_>>) -> Result<Vec<Served>, Error> {
         let first = self.requests;
         let count = jobs.len();
         let mut served: Vec<Option<Served>> = (0..count).map(|_| None).collect();
         let done = self.run(jobs, first, &mut served);
-        // Those that are left after an error.
+        // Requests that are left after an error.
         (first..self.requests).for_each(|id| drop(self.generator.take(RequestId(id))));
         done?;
         Ok(served.into_iter().flatten().collect())
     }
 
-    fn run(&mut self, jobs: Vec<Wanted<'_>>, first: u64, served: &mut [Option<Served>]) -> Result<(), Error> {
+    fn run(
+        &mut self,
+        jobs: Vec<BatchRequest<'_>>,
+        first: u64,
+        served: &mut [Option<Served>],
+    ) -> Result<(), Error> {
         for (prompt, max_tokens, rows, job, adapters) in jobs {
             if prompt.is_empty() {
                 return Err(Error::EmptyPrompt);
@@ -352,17 +358,17 @@ impl Batch {
             if let Some(error) = outcome.failed {
                 return Err(error.into());
             }
-            // Of requests that an error has left over only their end is reported.
-            let place = |request: RequestId| usize::try_from(request.0.checked_sub(first)?).ok();
+            // Ids below `first` belong to requests left by an earlier error, whose decisions are ignored.
+            let index = |request: RequestId| usize::try_from(request.0.checked_sub(first)?).ok();
             for decision in step.decisions.into_iter().chain(outcome.decisions) {
                 match decision {
                     Decision::Admitted { request, cached_tokens } => {
-                        let of = place(request).and_then(|i| cached.get_mut(i));
+                        let of = index(request).and_then(|i| cached.get_mut(i));
                         of.into_iter().for_each(|of| *of = cached_tokens);
                     }
                     Decision::Preempted { .. } => {}
                     Decision::Finished { request, .. } => {
-                        let Some(i) = place(request).filter(|i| *i < served.len()) else { continue };
+                        let Some(i) = index(request).filter(|i| *i < served.len()) else { continue };
                         let taken = self.generator.take(request);
                         let (cached_tokens, ended) = (cached[i], Instant::now());
                         served[i] = taken.map(|(_, job)| Served { job, cached_tokens, ended });
@@ -374,10 +380,10 @@ impl Batch {
     }
 }
 
-/// A prompt, the most tokens behind it, what is wanted of its own, what becomes of the results, and the adapters.
-type Wanted<'p> = (&'p [u32], usize, PromptRows, Job, AdapterSet);
+/// Request: prompt, max_tokens, wanted rows of the prompt, consumer of the results, and adapters.
+type BatchRequest<'p> = (&'p [u32], usize, PromptRows, Job, AdapterSet);
 
-/// A request that is over.
+/// Finished request.
 struct Served {
     job: Job,
     cached_tokens: usize,

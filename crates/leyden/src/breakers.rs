@@ -1,14 +1,15 @@
-//! Sequence breakers of DRY: from texts to a model's tokens.
+//! Sequence breakers of DRY sampling, from texts to a model's tokens.
 
 use crate::error::Error;
 use leyden_engine::sample::SequenceBreakers;
 use leyden_text::{Special, Tokenizer};
 
-/// Texts that break repetitions unless others are given: what separates lines, and marks dialogue and emphasis.
+/// Default sequence breakers of DRY: line ends, and marks of dialogue and emphasis.
 pub const SEQUENCE_BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 
-/// The token sequences of a vocabulary that contain one of `texts`, for [`Dry::breakers`](crate::Dry::breakers). Reads
-/// every token, some ten milliseconds for a large vocabulary.
+/// Returns the token sequences of a vocabulary that contain one of `texts`, for
+/// [`Dry::breakers`](crate::Dry::breakers). It reads every token, which takes about ten milliseconds for a large
+/// vocabulary.
 ///
 /// ```
 /// use leyden::{LoadOptions, Model, SEQUENCE_BREAKERS, sequence_breakers};

@@ -1,4 +1,4 @@
-//! [`Embedder`]: vectors, labels and ranks for many texts at a time.
+//! [`Embedder`]: vectors, labels and relevance scores of many texts at a time.
 
 use crate::error::Error;
 use crate::model::Model;
@@ -9,25 +9,25 @@ use leyden_text::{Bounds, Pairs, RenderOptions, SoleMessage};
 use std::collections::HashMap;
 use std::fmt;
 
-/// Tokens of one step: beyond that larger products save little.
+/// Maximum number of tokens of a step with several texts; larger steps are hardly faster.
 const STEP_TOKENS: usize = 1024;
-/// The most texts in one step; each takes whole blocks of the cache.
+/// Maximum number of texts of a step; each takes whole blocks of the cache.
 const STEP_TEXTS: usize = 64;
 
-/// How vectors of texts are made.
+/// Options of an [`Embedder`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmbedOptions {
-    /// Which states make the vector; by default what the model says, and the mean for one that says nothing.
+    /// Pooling of hidden states to vectors; by default the model's, or else their mean.
     pub pooling: Option<Pooling>,
-    /// Whether vectors get length 1, as they do by default.
+    /// True, the default, to scale vectors to length 1.
     pub normalize: bool,
-    /// How many numbers of each vector are wanted, the first; by default all.
+    /// Number of dimensions of each vector to keep, the first; by default all.
     pub dimensions: Option<usize>,
-    /// Leaves out the end of a text that is too long for the model, or its beginning where the model's tokenizer has
-    /// `truncation_side` `left`. By default such a text is an error.
+    /// True to cut off the end of texts that are longer than the context, or their beginning if the tokenizer's
+    /// `truncation_side` is `left`. By default such a text is an error.
     pub truncate: bool,
-    /// The name of the prompt that is put before texts that become vectors; by default the model's own default.
+    /// Name of the prompt to put before texts; by default the model's default prompt.
     pub prompt_name: Option<String>,
 }
 
@@ -38,35 +38,35 @@ impl Default for EmbedOptions {
 }
 
 impl EmbedOptions {
-    /// Which states make the vector.
+    /// Sets [`pooling`](Self::pooling).
     #[must_use]
     pub fn pooling(mut self, pooling: Pooling) -> EmbedOptions {
         self.pooling = Some(pooling);
         self
     }
 
-    /// Whether vectors get length 1.
+    /// Sets [`normalize`](Self::normalize).
     #[must_use]
     pub fn normalize(mut self, normalize: bool) -> EmbedOptions {
         self.normalize = normalize;
         self
     }
 
-    /// How many numbers of each vector are wanted.
+    /// Sets [`dimensions`](Self::dimensions).
     #[must_use]
     pub fn dimensions(mut self, dimensions: usize) -> EmbedOptions {
         self.dimensions = Some(dimensions);
         self
     }
 
-    /// The name of the prompt that is put before texts.
+    /// Sets [`prompt_name`](Self::prompt_name).
     #[must_use]
     pub fn prompt_name(mut self, name: impl Into<Option<String>>) -> EmbedOptions {
         self.prompt_name = name.into();
         self
     }
 
-    /// Whether the end of a text that is too long is left out.
+    /// Sets [`truncate`](Self::truncate).
     #[must_use]
     pub fn truncate(mut self, truncate: bool) -> EmbedOptions {
         self.truncate = truncate;
@@ -74,16 +74,17 @@ impl EmbedOptions {
     }
 }
 
-/// A label and its score.
+/// Label of a text, and its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Label<'m> {
-    /// Its name.
+    /// Name of the label.
     pub label: &'m str,
-    /// A probability, unless the model was made for regression.
+    /// Probability or, for a regression model, its value.
     pub score: f32,
 }
 
-/// Makes vectors of texts, or gives them labels, many in a step. The results for a text do not depend on the others.
+/// Computation of vectors, labels and relevance scores of texts, many in a step. The results for a text do not depend
+/// on the others.
 ///
 /// ```no_run
 /// use leyden::{EmbedOptions, LoadOptions, Model};
@@ -106,10 +107,10 @@ impl fmt::Debug for Embedder<'_> {
     }
 }
 
-/// A text in tokens.
+/// Tokenized text.
 pub(crate) struct Text {
     pub(crate) ids: Vec<u32>,
-    /// Where the second text of a pair begins, if it is one whose texts are of different types.
+    /// Index of the first token of a pair's second text, for models with token types.
     pub(crate) second: Option<usize>,
 }
 
@@ -148,7 +149,7 @@ impl<'m> Embedder<'m> {
             let what = format!("the model has no prompt `{name}`; it has {known}");
             return Err(Error::Option { name: "prompt-name", what });
         }
-        // A decoder's texts are computed in parts, one after the other; an encoder's need a step that holds them.
+        // A decoder's texts are computed in parts; a text of an encoder must fit a step.
         let step_tokens =
             if config.needs_whole_texts() { STEP_TOKENS.max(config.context) } else { STEP_TOKENS };
         let engine = EngineOptions {
@@ -161,7 +162,7 @@ impl<'m> Embedder<'m> {
         Ok(Embedder { model, engine, options: options.clone() })
     }
 
-    /// The vectors of texts, in their order.
+    /// Computes a vector of each text, in their order.
     ///
     /// # Errors
     /// A text cannot be tokenized or has more tokens than the model takes, or the model failed.
@@ -184,17 +185,17 @@ impl<'m> Embedder<'m> {
         Ok(vectors)
     }
 
-    /// The tokens of the vocabulary that each text has a number for, ascending, with these numbers.
+    /// Computes a sparse vector of each text: weights of tokens of the vocabulary, by ascending id.
     ///
     /// # Errors
-    /// As [`embed`](Self::embed), or the model gives tokens no numbers.
+    /// As [`embed`](Self::embed), or the model computes no sparse vectors.
     pub fn sparse<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<(u32, f32)>>, Error> {
         if self.model.config().sparse.is_none() {
             return Err(Error::NotSparse { file: self.file() });
         }
         let texts = self.prompted(texts)?;
         let mut all = Vec::new();
-        // Their states take more room than vectors.
+        // Hidden states of all tokens take more memory than vectors.
         for texts in texts.chunks(STEP_TEXTS) {
             let states = self.states(texts)?;
             let (network, tokenizer) = (self.model.network(), self.model.tokenizer());
@@ -207,8 +208,8 @@ impl<'m> Embedder<'m> {
         Ok(all)
     }
 
-    /// A vector for each token of each text: those of the model's head for late interaction, of length 1, or the tokens' states
-    /// where it has none.
+    /// Computes a vector for each token of each text: vectors of length 1 from the model's head for late interaction,
+    /// or the hidden states if it has none.
     ///
     /// # Errors
     /// As [`embed`](Self::embed).
@@ -225,7 +226,7 @@ impl<'m> Embedder<'m> {
         Ok(all)
     }
 
-    /// The states of all tokens of each text.
+    /// Computes the hidden states of all tokens of each text.
     pub(crate) fn states(&mut self, texts: &[Text]) -> Result<Vec<Vec<f32>>, Error> {
         let mut states: Vec<Vec<f32>> = vec![Vec::new(); texts.len()];
         self.run(texts, None, &mut |text, _, state| states[text].extend_from_slice(state))?;
@@ -235,7 +236,7 @@ impl<'m> Embedder<'m> {
         }
     }
 
-    /// The labels of texts, in their order, each text's best label first.
+    /// Computes the labels of each text, in the order of texts, each text's best label first.
     ///
     /// # Errors
     /// As [`embed`](Self::embed), or the model does not classify texts.
@@ -254,18 +255,19 @@ impl<'m> Embedder<'m> {
         let label = |(name, &score): (&'m String, &f32)| Label { label: name, score };
         let labels = scores.chunks_exact(names.len()).map(|scores| {
             let mut labels: Vec<Label<'m>> = names.iter().zip(scores).map(label).collect();
-            // Of equal scores the first label's comes first.
+            // The sort is stable: labels with equal scores keep their order.
             labels.sort_by(|a, b| b.score.total_cmp(&a.score));
             labels
         });
         Ok(labels.collect())
     }
 
-    /// How well each document answers a question, in their order: from 0 to 1. A document that is too long with the question is
-    /// read in parts, and the best counts; with [`EmbedOptions::truncate`] its beginning alone is read.
+    /// Computes the relevance of each document for a question, from 0 to 1, in their order. A document that does not
+    /// fit the context with the question is read in parts, whose best score counts; with [`EmbedOptions::truncate`]
+    /// only its beginning is read.
     ///
     /// # Errors
-    /// The model does not rank, a text cannot be tokenized, the question alone is too long, or the model failed.
+    /// The model is no reranker, a text cannot be tokenized, the question alone is too long, or the model failed.
     pub fn rerank<T: AsRef<str>>(&mut self, query: &str, documents: &[T]) -> Result<Vec<f32>, Error> {
         let model = self.model;
         let found = model.config().classifier().filter(|classifier| classifier.ranks());
@@ -273,19 +275,19 @@ impl<'m> Embedder<'m> {
             return Err(Error::NoReranker { file: self.file() });
         };
         let pairs = Pairs::new(model.tokenizer(), classifier.prompt.as_deref());
-        let most = self.engine.options().context;
+        let max = self.engine.options().context;
         let (mut texts, mut of) = (Vec::new(), Vec::new());
         for (number, document) in documents.iter().enumerate() {
             let document = document.as_ref();
             let windows = if self.options.truncate {
                 let mut pair = pairs.encode(query, document, &Bounds::NONE)?;
-                pair.truncate(most, model.tokenizer().drops_beginning()).then(|| vec![pair])
+                pair.truncate(max, model.tokenizer().drops_beginning()).then(|| vec![pair])
             } else {
-                pairs.windows(query, document, most, &Bounds::NONE)?
+                pairs.windows(query, document, max, &Bounds::NONE)?
             };
             let Some(windows) = windows else {
                 let tokens = pairs.encode(query, "", &Bounds::NONE)?.ids.len();
-                return Err(Error::QueryTooLong { tokens, context: most });
+                return Err(Error::QueryTooLong { tokens, context: max });
             };
             of.extend(windows.iter().map(|_| number));
             texts.extend(windows.into_iter().map(|pair| Text { ids: pair.ids, second: pair.second }));
@@ -304,7 +306,7 @@ impl<'m> Embedder<'m> {
         self.model.metadata().file().to_owned()
     }
 
-    /// Tokens of texts that become vectors: with the prompt before them or, for a model that reads conversations, as messages.
+    /// Tokenizes texts for vectors: after the prompt or, for a model of messages, through the chat template.
     fn prompted<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Text>, Error> {
         let model = self.model;
         let prompt = model.prompts().get(self.options.prompt_name.as_deref()).unwrap_or_default();
@@ -332,7 +334,7 @@ impl<'m> Embedder<'m> {
         texts.iter().enumerate().map(message).collect()
     }
 
-    /// Tokens of a text, as many as the model takes.
+    /// Tokenizes a text and fits it to the context.
     fn tokens(&self, number: usize, text: &str) -> Result<Text, Error> {
         let tokenizer = self.model.tokenizer();
         let ids = leyden_text::encode_whole(tokenizer, text)?;
@@ -340,7 +342,8 @@ impl<'m> Embedder<'m> {
         self.fitting(number, ids, usize::from(ends))
     }
 
-    /// Tokens as they are or, where there are too many and that is no error, without some before the last `tail` of them.
+    /// Fits tokens to the context. If there are too many and truncation is on, tokens before the last `tail` ones are
+    /// removed.
     fn fitting(&self, number: usize, mut ids: Vec<u32>, tail: usize) -> Result<Text, Error> {
         let context = self.engine.options().context;
         if ids.is_empty() {
@@ -362,7 +365,7 @@ impl<'m> Embedder<'m> {
         Ok(Text { ids, second: None })
     }
 
-    /// What the states of texts are pooled to.
+    /// Computes the pooled hidden states of texts.
     fn vectors<T: AsRef<str>>(&mut self, texts: &[T], pooling: Pooling) -> Result<Vec<Vec<f32>>, Error> {
         let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
@@ -379,7 +382,8 @@ impl<'m> Embedder<'m> {
         }
     }
 
-    /// Computes texts, and tells of each the states of its tokens, by their positions: those that a way of pooling needs, or all.
+    /// Runs texts, and calls `tell` with the index of a text, the position of a token and its hidden state, for the
+    /// tokens that `pooling` needs, or for all.
     pub(crate) fn run(
         &mut self,
         texts: &[Text],
@@ -406,7 +410,7 @@ impl<'m> Embedder<'m> {
         Ok(())
     }
 
-    /// Computes texts that fit one step, or one that is longer.
+    /// Runs texts that fit one step together, or one longer text.
     fn compute(
         &mut self,
         ids: &[SequenceId],
@@ -414,14 +418,14 @@ impl<'m> Embedder<'m> {
         pooling: Option<Pooling>,
         tell: &mut dyn FnMut(usize, usize, &[f32]),
     ) -> Result<(), Error> {
-        let places: HashMap<SequenceId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+        let indices: HashMap<SequenceId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
         let whole = self.engine.model().config().needs_whole_texts();
-        let most = self.engine.options().step_tokens;
+        let max = self.engine.options().step_tokens;
         let longest = texts.iter().map(|text| text.ids.len()).max().unwrap_or(0);
-        for from in (0..longest).step_by(most) {
+        for from in (0..longest).step_by(max) {
             let part = |(&sequence, text): (&SequenceId, &Text)| {
                 let n = text.ids.len();
-                let tokens = text.ids.get(from..n.min(from + most)).filter(|t| !t.is_empty())?.to_vec();
+                let tokens = text.ids.get(from..n.min(from + max)).filter(|t| !t.is_empty())?.to_vec();
                 let last = from + tokens.len() == n;
                 let outputs = match pooling {
                     _ if whole => {
@@ -437,8 +441,8 @@ impl<'m> Embedder<'m> {
             let plan = StepPlan { entries: ids.iter().zip(texts).filter_map(part).collect() };
             let output = self.engine.step(&plan)?;
             for row in output.states() {
-                if let Some(&place) = places.get(&row.sequence) {
-                    tell(place, row.position, row.state);
+                if let Some(&index) = indices.get(&row.sequence) {
+                    tell(index, row.position, row.state);
                 }
             }
         }
@@ -446,7 +450,7 @@ impl<'m> Embedder<'m> {
     }
 }
 
-/// Gives a vector length 1; zeros stay zeros.
+/// Scales a vector to length 1; a vector of zeros stays as it is.
 fn normalize(vector: &mut [f32]) {
     let sum: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
     let length = if sum > 0.0 { sum.sqrt() } else { 1.0 };

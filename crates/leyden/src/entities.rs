@@ -1,4 +1,4 @@
-//! Entities in texts: what the labels of tokens say together.
+//! Named entities in texts, aggregated from labels of tokens.
 
 use crate::embedder::{Embedder, Text};
 use crate::error::Error;
@@ -9,24 +9,24 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// How the labels of tokens become those of entities. The names and rules are those of transformers' pipeline.
+/// Aggregation of labels of tokens to entities, with the names and rules of transformers' pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
-    /// Every token by itself.
+    /// No aggregation: each token is an entity.
     None,
-    /// Tokens that follow one another with the same label are one entity; `B-` begins a new one.
+    /// Consecutive tokens with the same label are one entity; `B-` begins a new one.
     #[default]
     Simple,
-    /// As that, with words that have the label of their first token.
+    /// Consecutive words with the same label are one entity; a word has the label of its first token.
     First,
-    /// With words whose label has the best mean score of their tokens.
+    /// Like `First`, but a word has the label with the best mean score of its tokens.
     Average,
-    /// With words that have the label of the token that is surest.
+    /// Like `First`, but a word has the label of its token with the highest score.
     Max,
 }
 
 impl Aggregation {
-    /// The names in options.
+    /// Names in options.
     pub const NAMES: [(&'static str, Aggregation); 5] = [
         ("none", Aggregation::None),
         ("simple", Aggregation::Simple),
@@ -53,23 +53,23 @@ impl FromStr for Aggregation {
     }
 }
 
-/// A part of a text with a label.
+/// Entity in a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entity {
-    /// The label; of an entity of several tokens without `B-` or `I-`.
+    /// Label; without `B-` or `I-` unless each token is an entity.
     pub label: String,
-    /// How sure it is: the mean of its tokens or words or, of a label that was given, that of its words together.
+    /// Mean score of its tokens or words; for labels of a request, the score of the span.
     pub score: f32,
-    /// Where it begins and ends in the text, in bytes.
+    /// Range in the text, in bytes.
     pub range: Range<usize>,
 }
 
-/// The label of what is no entity.
+/// Label of tokens outside entities.
 const OUTSIDE: &str = "O";
 
 impl Embedder<'_> {
-    /// The entities in texts, in their order. A text that is too long for the model is read in windows that overlap, and each
-    /// token's label comes from the window in which it stands farthest from the edges.
+    /// Finds the entities in texts, in their order. A text that is longer than the context is read in overlapping
+    /// windows, and each token's label comes from the window whose edges are farthest from it.
     ///
     /// # Errors
     /// The model has no labels for tokens, a text cannot be tokenized, or the model failed.
@@ -132,14 +132,16 @@ impl Embedder<'_> {
     }
 }
 
-/// Where the windows on so many tokens begin: each overlaps the one before by a quarter.
+/// Returns the first tokens of the windows of `room` tokens over `tokens` tokens; each overlaps the previous one by a
+/// quarter.
 fn starts(tokens: usize, room: usize) -> impl Iterator<Item = usize> {
     let step = (room - room / 4).max(1);
     let count = if tokens <= room { usize::from(tokens > 0) } else { (tokens - room).div_ceil(step) + 1 };
     (0..count).map(move |i| i * step)
 }
 
-/// The window in which a token stands farthest from the edges; the beginning and the end of a text are none.
+/// Returns the start of the window whose edges are farthest from a token; beginning and end of the text do not count as
+/// edges.
 fn owner(token: usize, tokens: usize, room: usize) -> usize {
     let edge = |start: usize| {
         let before = if start == 0 { usize::MAX } else { token - start };
@@ -148,18 +150,18 @@ fn owner(token: usize, tokens: usize, room: usize) -> usize {
         before.min(after)
     };
     let holds = |start: &usize| (*start..*start + room).contains(&token);
-    // Of equal ones the first.
+    // Of equally far ones the first.
     starts(tokens, room).filter(holds).max_by_key(|start| (edge(*start), Reverse(*start))).unwrap_or(0)
 }
 
-/// A token or a word on the way to an entity.
+/// Token or word with its best label.
 struct Part {
     label: usize,
     score: f32,
     range: Range<usize>,
 }
 
-/// The best label of some, the first of equal ones.
+/// Returns the label with the highest score, the first of equal ones.
 fn best(scores: &[f32]) -> (usize, f32) {
     let mut best = (0, f32::NEG_INFINITY);
     for (label, &score) in scores.iter().enumerate() {
@@ -170,7 +172,7 @@ fn best(scores: &[f32]) -> (usize, f32) {
     best
 }
 
-/// The entities of a text whose tokens have these scores, those of all labels for each token.
+/// Aggregates the scores of a text's tokens `[tokens, labels]` to entities.
 fn entities(tokens: &[Located], scores: &[f32], labels: &[String], aggregation: Aggregation) -> Vec<Entity> {
     let n = labels.len();
     let rows: Vec<&[f32]> = scores.chunks_exact(n).collect();
@@ -184,7 +186,7 @@ fn entities(tokens: &[Located], scores: &[f32], labels: &[String], aggregation: 
             Aggregation::None | Aggregation::Simple | Aggregation::First => best(rows[at]),
             Aggregation::Max => {
                 let surest = |(_, a): &(usize, f32), (_, b): &(usize, f32)| a.total_cmp(b);
-                // Of equal ones the first.
+                // Reversed, so that of equal scores the first token's counts: `max_by` returns the last.
                 word.clone().rev().map(|i| best(rows[i])).max_by(surest).unwrap_or((0, 0.0))
             }
             Aggregation::Average => {
@@ -207,7 +209,7 @@ fn entities(tokens: &[Located], scores: &[f32], labels: &[String], aggregation: 
         tag(a) == tag(b) && !b.starts_with("B-")
     };
     let entity = |group: &[Part]| Entity {
-        // As transformers names it: without what stands before the first hyphen.
+        // As in transformers, the label is the part after the first hyphen.
         label: labels[group[0].label]
             .split_once('-')
             .map_or(labels[group[0].label].as_str(), |(_, tag)| tag)
@@ -232,7 +234,7 @@ mod tests {
                 assert!(all.contains(&owner) && (owner..owner + room).contains(&token));
             }
         }
-        // The second window begins at 6; of the two tokens that both have each gets one.
+        // The second window begins at 6; each window gets one of the two common tokens.
         assert_eq!([owner(6, 14, 8), owner(7, 14, 8)], [0, 6]);
     }
 }

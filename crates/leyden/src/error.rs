@@ -1,151 +1,151 @@
-//! The library's error.
+//! Errors of the library.
 
-/// Why a model could not be opened or did not answer.
+/// Error of opening or running a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file is not readable as a model file.
+    /// Error of a model file.
     #[error("{0}")]
     File(#[from] leyden_tensor::Error),
-    /// The model cannot be loaded or run.
+    /// Error of loading or running a model.
     #[error("{0}")]
     Model(#[from] leyden_models::Error),
-    /// The tokenizer or the chat template.
+    /// Error of the tokenizer or chat template.
     #[error("{0}")]
     Text(#[from] leyden_text::Error),
-    /// The engine refused the request or failed.
+    /// Error of the engine.
     #[error("{0}")]
     Engine(#[from] leyden_engine::Error),
-    /// A schema or grammar was refused, or an answer cannot follow it.
+    /// Error of a schema or grammar, or of an answer that cannot follow it.
     #[error("{0}")]
     Constraint(#[from] leyden_constrain::Error),
-    /// Memory or threads.
+    /// Shortage of memory or threads.
     #[error("{0}")]
     Resources(#[from] leyden_kernels::Error),
-    /// The prompt has no tokens and the model no token to begin with.
+    /// Prompt without tokens, for a model without a token to begin with.
     #[error("the prompt is empty and the model has no token to begin with")]
     EmptyPrompt,
-    /// The prompt is longer than the context.
+    /// Prompt longer than the context.
     #[error("the prompt has {tokens} tokens, which do not fit the context of {context}")]
     PromptTooLong {
-        /// Tokens of the prompt.
+        /// Number of tokens of the prompt.
         tokens: usize,
-        /// Tokens that fit.
+        /// Context length in tokens.
         context: usize,
     },
-    /// The engine does not take the request.
+    /// Refusal of a request by the scheduler.
     #[error("{0}")]
     Refused(#[from] leyden_engine::schedule::Refusal),
-    /// One of several texts is longer than the model takes.
+    /// Text, one of several, longer than the context.
     #[error("text {number} has {tokens} tokens, but the model takes {context}")]
     TextTooLong {
-        /// Which, from 0.
+        /// Index of the text, from 0.
         number: usize,
-        /// Its tokens.
+        /// Number of its tokens.
         tokens: usize,
-        /// Tokens that fit.
+        /// Context length in tokens.
         context: usize,
     },
-    /// The model is an encoder, which makes vectors of texts and generates none.
+    /// Generation with an encoder.
     #[error("{file}: the model is an encoder: it makes vectors of texts and generates none")]
     NotGenerative {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// The model has no labels to give.
+    /// Classification of texts with a model that has no head for it.
     #[error("{file}: the model does not classify: it has no head that gives labels scores")]
     NoClassifier {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// The model makes vectors of conversations, and has no chat template to write them with.
+    /// Vectors of messages with a model that has no chat template.
     #[error(
         "{file}: the model makes vectors of messages (modality_config.message), and has no chat template"
     )]
     NoMessages {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// The model gives no pair of texts a score.
+    /// Reranking with a model that has no head for it.
     #[error("{file}: the model does not rank: it has no head that gives a question and a document a score")]
     NoReranker {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// The model has no labels to give to tokens.
+    /// Extraction of entities with a model that has no head for it.
     #[error("{file}: the model does not extract: it has no head that gives tokens labels")]
     NoTagger {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// The model takes no labels: it has its own, or none.
+    /// Labels for a model that does not take any (only GLiNER does).
     #[error("{file}: labels: the model takes none; models of GLiNER do")]
     TakesNoLabels {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// The model finds entities of labels that are given with a text.
+    /// Extraction without labels, for a model that needs labels with each text (GLiNER).
     #[error("{file}: the model has no labels of its own: name those that are wanted")]
     NeedsLabels {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// Labels that leave no room for a text.
+    /// Labels that fill the context and leave no room for a text.
     #[error("the labels have {tokens} tokens, which leave no room for a text: the model takes {context}")]
     LabelsTooLong {
-        /// Their tokens, with those around them.
+        /// Number of tokens of the labels, special tokens included.
         tokens: usize,
-        /// Tokens that the model takes.
+        /// Context length in tokens.
         context: usize,
     },
-    /// The tokenizer lacks what stands before labels, or has it at another place.
+    /// Missing or misplaced token that marks labels in the tokenizer (GLiNER).
     #[error("{file}: {what}")]
     LabelMark {
-        /// The file.
+        /// Path of the model or tokenizer file.
         file: String,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// The model has no numbers to give to tokens of the vocabulary.
+    /// Sparse vectors with a model that has no head for them.
     #[error("{file}: the model makes no sparse vectors: it has no pooling that gives each token a number")]
     NotSparse {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// A question that leaves no room for documents.
+    /// Question that fills the context and leaves no room for documents.
     #[error("the question has {tokens} tokens, which leave no room for documents: the model takes {context}")]
     QueryTooLong {
-        /// Its tokens, with those around it.
+        /// Number of tokens of the question, special tokens included.
         tokens: usize,
-        /// Tokens that the model takes.
+        /// Context length in tokens.
         context: usize,
     },
-    /// An option outside its range.
+    /// Option with an invalid value.
     #[error("{name}: {what}")]
     Option {
-        /// Its name.
+        /// Name of the option.
         name: &'static str,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: String,
     },
-    /// The model computed logits that are not numbers.
+    /// Logits, scores or vectors that are not finite numbers.
     #[error("{file}: results: values that are not numbers; the weights are damaged or too large")]
     NotFinite {
-        /// The file.
+        /// Path of the model.
         file: String,
     },
-    /// Tokenizer and weights do not belong together.
+    /// Vocabulary with more tokens than the embedding has rows.
     #[error("{file}: {at}: {tokens} tokens, but {tensor} has {rows} rows")]
     Vocabulary {
-        /// The file that has the vocabulary.
+        /// Path of the file with the vocabulary.
         file: String,
-        /// Where in it the vocabulary stands.
+        /// Key of the vocabulary in the file.
         at: &'static str,
-        /// Tokens of the tokenizer.
+        /// Number of tokens of the tokenizer.
         tokens: usize,
-        /// The embedding.
+        /// Name of the embedding tensor.
         tensor: String,
-        /// Its rows.
+        /// Number of rows of the embedding.
         rows: usize,
     },
 }

@@ -1,42 +1,42 @@
-//! What generation says on its way and in the end.
+//! Events and results of generation.
 
 use leyden_engine::TokenLogprobs;
 use std::time::Duration;
 
-/// What the caller is told during generation.
+/// Event of generation for a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// More of the prompt has been processed: tokens done, and in all.
+    /// Number of prompt tokens processed so far, and their total.
     Prompt(usize, usize),
-    /// More text, whole characters only.
+    /// New text, whole characters only.
     Text(&'a str),
 }
 
-/// What an iterator over an answer gives: see [`Session::stream`](crate::Session::stream).
+/// Item of [`Stream`](crate::Stream).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// More of the prompt has been processed: tokens done, and in all.
+    /// Number of prompt tokens processed so far, and their total.
     Prompt(usize, usize),
-    /// More text, whole characters only.
+    /// New text, whole characters only.
     Text(String),
-    /// The answer is finished. Nothing follows.
+    /// Finished answer, the last item.
     Done(Generation),
 }
 
-/// Why generation ended.
+/// Reason why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// The model ended, or a stop text appeared.
+    /// End-of-sequence token, stop string, or end of a grammar.
     Stop,
     /// `max_tokens` were generated, or the context is full.
     Length,
-    /// The caller said so.
+    /// Cancelled by the caller.
     Cancelled,
 }
 
 impl Finish {
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,32 +47,32 @@ impl Finish {
     }
 }
 
-/// A finished answer.
+/// Finished answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Generation {
-    /// The text.
+    /// Generated text.
     pub text: String,
-    /// Its token ids; the one that ended the text, if any, is not among them.
+    /// Generated token ids, without an end-of-sequence token.
     pub tokens: Vec<u32>,
-    /// The log probability of each, if they were asked for.
+    /// Log probability of each token, if they were asked for.
     pub logprobs: Vec<TokenLogprobs>,
-    /// Why it ended.
+    /// Reason of the end.
     pub finish: Finish,
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Those of them that were still in the cache.
+    /// Number of prompt tokens that were in the cache.
     pub cached_tokens: usize,
-    /// Time for the rest of the prompt.
+    /// Time for the other prompt tokens.
     pub prefill: Duration,
-    /// From the call to the first token.
+    /// Time from the call to the first token.
     pub first_token: Duration,
     /// Time for the tokens after the first.
     pub decode: Duration,
 }
 
 impl Generation {
-    /// Nothing was generated yet.
+    /// Returns an answer without tokens.
     pub(crate) fn new(prompt_tokens: usize) -> Generation {
         Generation {
             text: String::new(),
@@ -87,13 +87,13 @@ impl Generation {
         }
     }
 
-    /// Prompt tokens computed per second.
+    /// Returns the computed prompt tokens per second.
     #[must_use]
     pub fn prefill_rate(&self) -> f64 {
         rate(self.prompt_tokens - self.cached_tokens, self.prefill)
     }
 
-    /// Tokens per second after the first.
+    /// Returns the generated tokens per second, after the first.
     #[must_use]
     pub fn decode_rate(&self) -> f64 {
         rate(self.tokens.len().saturating_sub(1), self.decode)

@@ -1,4 +1,4 @@
-//! What the library asks of the engine: an answer, log probabilities, a vector.
+//! [`Job`]: request of the library to the engine for an answer, log probabilities, a vector or logits.
 
 use crate::breakers::sequence_breakers;
 use crate::error::Error;
@@ -12,15 +12,17 @@ use leyden_text::{AnswerText, Tokenizer};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One request.
+/// Request to the engine, with its results so far.
 pub(crate) enum Job {
+    /// Generated answer.
     Text(Box<Text>),
-    /// With how many of the best tokens each is told, and what was told.
+    /// Log probabilities of the prompt's tokens, with this number of top tokens each.
     Scores(usize, Vec<TokenLogprobs>),
+    /// Pooled hidden states.
     Vector(Pool),
-    /// What reads the logits.
+    /// Callback for logits.
     Logits(Arc<LogitReader>),
-    /// Nothing but that it is computed.
+    /// Forward pass without results.
     Run,
 }
 
@@ -54,34 +56,35 @@ impl Answer for Job {
     fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
         match self {
             Job::Text(text) => text.choose(rows, guesses),
-            // They ask for no token.
+            // Other jobs generate no tokens.
             _ => (Vec::new(), true),
         }
     }
 }
 
-/// An answer that grows.
+/// Answer during generation.
 pub(crate) struct Text {
     tokenizer: Arc<dyn Tokenizer>,
     sampler: Sampler,
     constraint: Option<Constraint>,
     pieces: AnswerText,
     logprobs: Option<usize>,
-    /// All of it, and how much of that was told.
+    /// Generated text.
     pub(crate) text: String,
+    /// Bytes of the text that the caller has got.
     pub(crate) told: usize,
     pub(crate) tokens: Vec<u32>,
     pub(crate) scores: Vec<TokenLogprobs>,
-    /// When the first token was chosen.
+    /// Time of the first token.
     pub(crate) first: Option<Instant>,
-    /// Why it ended, if that was decided here.
+    /// Reason of the end, unless the scheduler ended it.
     pub(crate) end: Option<Result<Finish, Error>>,
-    /// Whether a stop text ended it: what is held back must not come.
+    /// True if a stop string ended it, so that held-back text is dropped.
     stopped: bool,
 }
 
 impl Text {
-    /// Nothing yet. The sampler has accepted no token.
+    /// Returns an empty answer to `prompt`. `sampler` must not have accepted tokens yet.
     pub(crate) fn new(
         tokenizer: Arc<dyn Tokenizer>,
         mut sampler: Sampler,
@@ -111,7 +114,7 @@ impl Text {
 
     fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
         let mut chosen = Vec::new();
-        // An error ends the choosing, also where it only means that the answer is complete.
+        // An `Err` ends the loop, for errors and for complete answers.
         let ended = verify::<Result<Finish, Error>>(guesses, |i| {
             let token = self.token(rows[i].logits, rows[i].position + 1).map_err(Err)?;
             chosen.push(token);
@@ -136,7 +139,7 @@ impl Text {
         })
     }
 
-    /// Takes in a token; whether the answer ends with it.
+    /// Accepts a token, and returns the reason if the answer ends with it.
     fn accept(&mut self, token: u32, logits: &[f32]) -> Result<Option<Finish>, Error> {
         if self.tokenizer.is_end(token) {
             return Ok(Some(Finish::Stop));
@@ -155,7 +158,7 @@ impl Text {
         Ok((event.stopped || complete).then_some(Finish::Stop))
     }
 
-    /// The answer is over: what was held back because it might have become a character or a stop text is text.
+    /// Ends the answer: adds text that was held back as the beginning of a character or stop string.
     pub(crate) fn complete(&mut self) {
         if !self.stopped {
             let rest = self.pieces.finish();
@@ -163,15 +166,15 @@ impl Text {
         }
     }
 
-    /// Text that was not told yet.
-    pub(crate) fn news(&mut self) -> Option<String> {
-        let news = self.text[self.told..].to_owned();
+    /// Returns the text since the last call, if there is any.
+    pub(crate) fn new_text(&mut self) -> Option<String> {
+        let new = self.text[self.told..].to_owned();
         self.told = self.text.len();
-        (!news.is_empty()).then_some(news)
+        (!new.is_empty()).then_some(new)
     }
 }
 
-/// An error of the engine, with the model's file where it is the model's fault.
+/// Adds the model's file to an error of the engine that the model causes.
 pub(crate) fn named(error: Error, file: &str) -> Error {
     match error {
         Error::Engine(e) if matches!(e.kind(), ErrorKind::NotFinite) => {
@@ -181,7 +184,7 @@ pub(crate) fn named(error: Error, file: &str) -> Error {
     }
 }
 
-/// Makes samplers. It remembers the last sequence breakers as tokens: converting them reads the whole vocabulary.
+/// Factory of samplers. It caches the last sequence breakers as tokens, as their conversion reads the whole vocabulary.
 #[derive(Default)]
 pub(crate) struct Samplers {
     breakers: (Vec<String>, SequenceBreakers),

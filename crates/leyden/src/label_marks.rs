@@ -14,7 +14,7 @@ pub(crate) fn marks(
     Ok(LabelMarks::find(tokenizer, [&spans.mark, &spans.separator], vocabulary)?)
 }
 
-/// Returns the message for a vocabulary without these tokens.
+/// Returns the error message for a vocabulary without these tokens.
 pub(crate) fn lacks(spans: &SpanConfig) -> String {
     format!("the vocabulary has no token `{}`, which stands before labels", spans.mark)
 }

@@ -1,8 +1,8 @@
 //! Language-model inference on CPUs.
 //!
-//! A [`Model`] is loaded once; a [`Session`] is one conversation or text with it, a [`Batch`] is for many texts at once:
-//! answers, log probabilities, vectors. All of them block: there is no runtime to start. Generated text comes piece by
-//! piece, to a closure that can stop it or from an iterator.
+//! A [`Model`] is loaded once. A [`Session`] is one conversation or text with it; a [`Batch`] computes answers, log
+//! probabilities and vectors of many texts at once. All calls block; no async runtime is needed. Generated text comes
+//! piece by piece, to a closure that can stop generation, or from an iterator.
 //!
 //! ```
 //! use leyden::{Event, GenerateOptions, LoadOptions, Model, SessionOptions};

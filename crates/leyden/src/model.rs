@@ -1,4 +1,4 @@
-//! A loaded model: weights, tokenizer, chat template, and the processor it runs on.
+//! [`Model`]: loaded weights, tokenizer and chat template, with the threads that compute.
 
 use crate::batch::Batch;
 use crate::error::Error;
@@ -19,39 +19,38 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The embedded model: 4 million parameters, trained on public-domain stories; see `model/README.md`.
+/// Embedded model: 4 million parameters, trained on public-domain stories; see `model/README.md`.
 static STORYTELLER: &[u8] = include_bytes!("../model/storyteller-q8_0.gguf");
 
-/// What the embedded model is called.
+/// Name of the embedded model in place of a path.
 pub const EMBEDDED: &str = "<embedded storyteller>";
 
-/// How to load a model.
+/// Options of loading a model.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LoadOptions {
-    /// Threads to generate with, of each replica; by default one per physical core that this process may use.
+    /// Number of threads of each replica for decode; by default one per physical core that this process may use.
     pub threads: Option<usize>,
-    /// Threads to read prompts with, of each replica; by default as many as to generate with.
+    /// Number of threads of each replica for prefill; by default as many as for decode.
     pub threads_batch: Option<usize>,
-    /// The instruction-set tier; by default the best of this machine.
+    /// Instruction-set tier; by default the best of this machine.
     pub isa: Option<Level>,
-    /// Whether activations that meet BF16 weights stay as they are instead of being rounded to bfloat16 too, as they are by
-    /// default: slower where the processor has instructions for bfloat16.
+    /// True to keep activations in F32 in products with BF16 weights. By default they are rounded to bfloat16, which is
+    /// faster on processors with instructions for it.
     pub exact: bool,
-    /// Where packed weights are kept between starts; by default nowhere.
+    /// Cache of packed weights between starts; by default none.
     pub packs: PackCache,
-    /// Whether matrices that are stored in floats are multiplied in 8-bit integers, with scales for 32 values and
-    /// activations rounded token by token: those that would lose too much stay as they are.
+    /// True to multiply matrices stored as floats in 8-bit integers, with a scale for 32 values and activations
+    /// quantised token by token. Matrices that would lose too much stay as they are.
     pub int8: bool,
-    /// LoRA adapters, folders of PEFT or GGUF files, each with what its results are multiplied by: what is computed with
-    /// unless others are asked for.
+    /// Default LoRA adapters, PEFT folders or GGUF files, each with its scale.
     pub lora: Vec<(PathBuf, f32)>,
-    /// Teams of threads that compute at the same time on the one copy of the weights; one by default.
+    /// Number of replicas: teams of threads that compute at the same time on one copy of the weights; one by default.
     pub replicas: Replicas,
 }
 
 impl LoadOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> LoadOptions {
         LoadOptions::default()
@@ -114,22 +113,22 @@ impl LoadOptions {
     }
 }
 
-/// A model ready to answer. Cheap to share: sessions hold a reference to it.
+/// Loaded model. Sessions and batches share its weights.
 pub struct Model {
     network: Arc<dyn Network>,
-    /// One per replica.
+    /// Processor of each replica.
     cpus: Vec<Arc<Cpu>>,
     unplaced: Option<String>,
     source: Arc<dyn WeightSource>,
     tokenizer: Arc<dyn Tokenizer>,
-    /// Made when a grammar is first compiled.
+    /// Vocabulary for grammars, created when the first one is compiled.
     vocabulary: OnceLock<Arc<Vocabulary>>,
     template: Option<Arc<ChatTemplate>>,
     pooling: Option<Pooling>,
     prompts: Prompts,
-    /// Keys of the tokenizer's files that nothing is known of.
+    /// Unknown keys of the tokenizer's files.
     unread: Vec<String>,
-    /// Those that it was opened with, in order, and all of them with their scales.
+    /// Adapters that it was opened with, in order, and the set of them with their scales.
     adapters: (Vec<Arc<Adapter>>, AdapterSet),
     load_time: Duration,
     packs: PackReport,
@@ -146,12 +145,13 @@ impl Model {
     /// and `tokenizer.json`.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged or of an unsupported kind, or memory or threads are short.
+    /// A file cannot be read, is damaged or of an unsupported kind, or memory or threads are short.
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, Error> {
         Model::open_with(path, options, &mut |_, _| {})
     }
 
-    /// Opens a model and reports progress: bytes of weights prepared so far, and in all.
+    /// Opens a model like [`open`](Self::open). `progress` is called with the bytes of weights packed so far, and the
+    /// total.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -164,7 +164,7 @@ impl Model {
         Model::load(ModelFile::open(path.as_ref())?, options, start, progress)
     }
 
-    /// A model from the bytes of a GGUF file that is in memory; `name` stands for the file in errors.
+    /// Loads a model from the bytes of a GGUF file; `name` stands for the path in errors.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -173,13 +173,13 @@ impl Model {
         Model::load(ModelFile::Gguf(Gguf::from_vec(bytes, name)?), options, start, &mut |_, _| {})
     }
 
-    /// The bytes of the GGUF file that [`Model::embedded`] loads.
+    /// Returns the bytes of the GGUF file that [`Model::embedded`] loads.
     #[must_use]
     pub fn embedded_file() -> &'static [u8] {
         STORYTELLER
     }
 
-    /// The model inside this library: a toy that continues old-fashioned stories.
+    /// Loads the model inside this library: a toy that continues old-fashioned stories.
     ///
     /// # Errors
     /// Memory or threads are short.
@@ -210,7 +210,7 @@ impl Model {
             let loaded = leyden_models::load_as(Arc::clone(&source), cpu, &load_as, progress)?;
             (loaded, cpu.unplaced())
         } else {
-            // All of them have to wait for the weights, so all processors prepare them.
+            // No replica can start before the weights are packed, so all cores pack them.
             let whole = leyden_kernels::placement::placement(&topology, &PlacementRequest::default());
             let loader = placed(&whole.replicas[0])?;
             let loaded = leyden_models::load_as(Arc::clone(&source), &loader, &load_as, progress)?;
@@ -249,8 +249,8 @@ impl Model {
         self.session_on(0, options)
     }
 
-    /// Opens a session on a replica, from 0. Sessions of different replicas compute at the same time, each in the
-    /// thread that calls it; those of one take turns. The text does not depend on the replica.
+    /// Opens a session on a replica, given by its index. Sessions of different replicas compute at the same time, each
+    /// in the thread that calls it; sessions of one replica take turns. Results do not depend on the replica.
     ///
     /// # Errors
     /// There is no such replica, an option is out of range, or memory is short.
@@ -258,7 +258,7 @@ impl Model {
         Session::new(self.parts(replica)?, options)
     }
 
-    /// An engine for many texts at once.
+    /// Returns a [`Batch`], an engine for many texts at once.
     ///
     /// # Errors
     /// An option is out of range, or memory is short.
@@ -267,7 +267,7 @@ impl Model {
         Batch::new(self.parts(options.replica)?, pooling, options)
     }
 
-    /// What answers on a replica.
+    /// Returns the parts of the model for a session or batch on a replica.
     fn parts(&self, replica: usize) -> Result<Parts, Error> {
         let Some(cpu) = self.cpus.get(replica) else {
             let what = format!("there is no replica {replica}, only 0 to {}", self.cpus.len() - 1);
@@ -283,11 +283,12 @@ impl Model {
         })
     }
 
-    /// Reads a LoRA adapter for this model: a folder of PEFT, or a GGUF file. The model's weights stay as they are; an answer is
-    /// computed with the adapters that [`GenerateOptions::adapters`](crate::GenerateOptions::adapters) names.
+    /// Reads a LoRA adapter for this model from a PEFT folder or a GGUF file. The model's weights do not change; an
+    /// answer is computed with the adapters in [`GenerateOptions::adapters`](crate::GenerateOptions::adapters).
     ///
     /// # Errors
-    /// A file cannot be read or is damaged, the adapter is of an unsupported kind or does not fit the model, or memory is short.
+    /// A file cannot be read or is damaged, the adapter is of an unsupported kind or does not fit the model, or memory
+    /// is short.
     ///
     /// ```no_run
     /// use leyden::{AdapterSet, GenerateOptions, LoadOptions, Model};
@@ -301,22 +302,22 @@ impl Model {
         Ok(Arc::new(self.network.adapter(&self.cpus[0], path.as_ref())?))
     }
 
-    /// The adapters that it was opened with, in the order of [`LoadOptions::lora`].
+    /// Returns the adapters that the model was opened with, in the order of [`LoadOptions::lora`].
     #[must_use]
     pub fn adapters(&self) -> &[Arc<Adapter>] {
         &self.adapters.0
     }
 
-    /// The same with their scales, as answers get them that name no others.
+    /// Returns these adapters with their scales, the default of answers.
     #[must_use]
     pub fn adapter_set(&self) -> &AdapterSet {
         &self.adapters.1
     }
 
-    /// Makes a schema or grammar ready for answers of this model.
+    /// Compiles a schema or grammar for answers of this model.
     ///
-    /// The first call arranges the vocabulary, which takes about half a second for 128,000 tokens; each takes about a
-    /// millisecond.
+    /// The first call also prepares the vocabulary, which takes about half a second for 128,000 tokens; a compilation
+    /// takes about a millisecond.
     ///
     /// # Errors
     /// The grammar is refused, or the vocabulary cannot be used.
@@ -344,25 +345,25 @@ impl Model {
         Ok(vocabulary.compile(grammar)?)
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     #[must_use]
     pub fn tokenizer(&self) -> &dyn Tokenizer {
         self.tokenizer.as_ref()
     }
 
-    /// The same, to be shared.
+    /// Returns a shared reference to the tokenizer.
     #[must_use]
     pub fn shared_tokenizer(&self) -> Arc<dyn Tokenizer> {
         Arc::clone(&self.tokenizer)
     }
 
-    /// The chat template, if the model comes with one.
+    /// Returns the chat template, if the model has one.
     #[must_use]
     pub fn chat_template(&self) -> Option<&Arc<ChatTemplate>> {
         self.template.as_ref()
     }
 
-    /// Token ids of a plain text, with the token that the model expects at the beginning.
+    /// Tokenizes a plain text, with the token that the model expects at the beginning.
     ///
     /// # Errors
     /// The text cannot be tokenized.
@@ -370,8 +371,8 @@ impl Model {
         Ok(leyden_text::encode_prompt(self.tokenizer.as_ref(), text)?)
     }
 
-    /// Token ids of a conversation whose next message is the assistant's: through the model's chat template, or,
-    /// if it has none, the contents joined. Special tokens that messages spell out stay text.
+    /// Tokenizes a conversation whose next message is the assistant's, rendered with the chat template, or joined if
+    /// there is none. Special tokens spelled out in messages stay text.
     ///
     /// # Errors
     /// The template refuses the conversation, or the text cannot be tokenized.
@@ -379,7 +380,8 @@ impl Model {
         self.tokenize_rendered(&self.render_chat(messages)?)
     }
 
-    /// The text of such a conversation, and which of it comes from the messages.
+    /// Renders a conversation whose next message is the assistant's. The result marks the text that comes from
+    /// messages.
     ///
     /// # Errors
     /// The template refuses the conversation.
@@ -387,8 +389,8 @@ impl Model {
         session::render(self.template.as_deref(), messages)
     }
 
-    /// Token ids of a rendered conversation. Special tokens that its messages spell out stay text, so that they cannot
-    /// end a turn or begin one; see [`Rendered::with_special_in_content`].
+    /// Tokenizes a rendered conversation. Special tokens spelled out in its messages stay text, so that they cannot end
+    /// or begin a turn; see [`Rendered::with_special_in_content`].
     ///
     /// # Errors
     /// The text cannot be tokenized.
@@ -396,68 +398,68 @@ impl Model {
         Ok(leyden_text::encode_rendered(self.tokenizer.as_ref(), prompt)?)
     }
 
-    /// Whether the model comes with a chat template.
+    /// Returns true if the model has a chat template.
     #[must_use]
     pub fn has_chat_template(&self) -> bool {
         self.template.is_some()
     }
 
-    /// How the model makes vectors of texts, if it says so.
+    /// Returns the pooling of hidden states to vectors, if the model specifies it.
     #[must_use]
     pub fn pooling(&self) -> Option<Pooling> {
         self.pooling
     }
 
-    /// What it expects before texts of each kind.
+    /// Returns the prompts that the model expects before texts of each kind.
     #[must_use]
     pub fn prompts(&self) -> &Prompts {
         &self.prompts
     }
 
-    /// The model's parameters.
+    /// Returns the model's parameters.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         self.network.config()
     }
 
-    /// The file's metadata; of a folder, its sizes under the keys that GGUF has for them.
+    /// Returns the file's metadata; for a folder, its configuration under GGUF keys.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         self.source.metadata()
     }
 
-    /// The weights as the file stores them.
+    /// Returns the weights as the file stores them.
     #[must_use]
     pub fn weights(&self) -> &dyn WeightSource {
         self.source.as_ref()
     }
 
-    /// The weights and their execution.
+    /// Returns the network: packed weights and their execution.
     #[must_use]
     pub fn network(&self) -> &Arc<dyn Network> {
         &self.network
     }
 
-    /// The processor of the first replica.
+    /// Returns the processor of the first replica.
     #[must_use]
     pub fn cpu(&self) -> &Arc<Cpu> {
         &self.cpus[0]
     }
 
-    /// The processors of all replicas; at least one. A thread that serves one may call [`Cpu::bind_caller`] first, so
-    /// that it runs where the others of its team do.
+    /// Returns the processors of all replicas; at least one. A thread that serves a replica may call
+    /// [`Cpu::bind_caller`] first, so that it runs on the cores of its team.
     #[must_use]
     pub fn replicas(&self) -> &[Arc<Cpu>] {
         &self.cpus
     }
 
-    /// What the operating system refused when threads or weights were placed on NUMA nodes, if it did.
+    /// Returns the message if the operating system refused to place threads or weights on NUMA nodes.
     #[must_use]
     pub fn unplaced(&self) -> Option<&str> {
         self.unplaced.as_deref()
     }
 
-    /// The keys that describe the model and that this program does not know, which are ignored.
+    /// Returns the unknown keys of the model's files, which are ignored.
     #[must_use]
     pub fn unknown_keys(&self) -> Vec<String> {
         let mut all = leyden_models::unknown_keys(self.source.as_ref());
@@ -465,20 +467,20 @@ impl Model {
         all
     }
 
-    /// What the cache of packed weights did, and what was wrong with it.
+    /// Returns the report about the cache of packed weights.
     #[must_use]
     pub fn packs(&self) -> &PackReport {
         &self.packs
     }
 
-    /// How long loading took.
+    /// Returns the time of loading.
     #[must_use]
     pub fn load_time(&self) -> Duration {
         self.load_time
     }
 }
 
-/// The tier that the options ask for.
+/// Returns the instruction-set tier of the options.
 fn tier(options: &LoadOptions) -> Result<Tier, Error> {
     match options.isa {
         Some(level) => Tier::new(level).ok_or_else(|| {
@@ -491,7 +493,7 @@ fn tier(options: &LoadOptions) -> Result<Tier, Error> {
     }
 }
 
-/// The placement that the options ask for.
+/// Returns the placement request of the options.
 fn request(options: &LoadOptions) -> Result<PlacementRequest, Error> {
     let in_range = |name, n: usize| match n {
         1..=1024 => Ok(()),

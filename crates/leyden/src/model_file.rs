@@ -1,4 +1,4 @@
-//! [`ModelFile`]: a model as it lies on the disk, opened and not loaded.
+//! [`ModelFile`]: opened model file or folder, without loaded weights.
 
 use crate::error::Error;
 use crate::label_marks::check_marks;
@@ -8,36 +8,36 @@ use leyden_text::{ChatTemplate, Tokenizer};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A model that was opened: its description, tokenizer and chat template can be asked for. [`Model`](crate::Model)
-/// also has the weights, ready to compute with.
+/// Opened model, with its metadata, tokenizer and chat template. [`Model`](crate::Model) also has the loaded weights.
 #[derive(Debug)]
 pub enum ModelFile {
-    /// A GGUF file, or several that belong together.
+    /// GGUF file, or all parts of a split one.
     Gguf(Gguf),
-    /// A folder in the layout of the Hugging Face hub: `config.json`, safetensors or an ONNX model, `tokenizer.json`.
+    /// Folder in the layout of the Hugging Face hub: `config.json`, safetensors or an ONNX model, `tokenizer.json`.
     Hf(HfFolder),
 }
 
-/// A model as it is loaded.
+/// Parts of a model to load.
 pub(crate) struct Parts {
     pub(crate) source: Arc<dyn WeightSource>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) prompts: Prompts,
-    /// Keys of the tokenizer's files that nothing is known of.
+    /// Unknown keys of the tokenizer's files.
     pub(crate) unread: Vec<String>,
 }
 
-/// Where the vocabulary of a GGUF file and that of a folder stand.
+/// Key of the vocabulary in a GGUF file.
 const GGUF_VOCABULARY: &str = "tokenizer.ggml.tokens";
+/// Key of the vocabulary in a folder's `tokenizer.json`.
 const HF_VOCABULARY: &str = "model.vocab";
 
 impl ModelFile {
-    /// Opens a GGUF file, a folder with `config.json` and safetensors or an ONNX model, or an ONNX model that lies in such a
-    /// folder or in one of its folders.
+    /// Opens a GGUF file, a folder with `config.json` and safetensors or an ONNX model, or an ONNX model in such a
+    /// folder or in one of its subfolders.
     ///
     /// # Errors
-    /// The file or one of the folder's cannot be read or is damaged.
+    /// A file cannot be read or is damaged.
     pub fn open(path: &Path) -> Result<ModelFile, Error> {
         let is_onnx = path.extension().is_some_and(|ending| ending == "onnx");
         Ok(match path.is_dir() {
@@ -47,7 +47,7 @@ impl ModelFile {
         })
     }
 
-    /// The file or folder that was opened.
+    /// Returns the path of the file or folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -56,7 +56,7 @@ impl ModelFile {
         }
     }
 
-    /// The weights, under the names in the file.
+    /// Returns the weights under their names in the file.
     #[must_use]
     pub fn weights(&self) -> &dyn WeightSource {
         match self {
@@ -65,10 +65,11 @@ impl ModelFile {
         }
     }
 
-    /// The weights as a model is loaded from them: those of a folder under GGUF's names, with what its configuration says.
+    /// Returns the source that a model is loaded from: a folder's weights under GGUF names, with its configuration as
+    /// metadata.
     ///
     /// # Errors
-    /// The folder's architecture, or something that its configuration asks for, is not supported.
+    /// The folder's architecture, or a feature in its configuration, is not supported.
     pub fn into_source(self) -> Result<Arc<dyn WeightSource>, Error> {
         Ok(match self {
             ModelFile::Gguf(file) => Arc::new(file),
@@ -76,7 +77,7 @@ impl ModelFile {
         })
     }
 
-    /// The tokenizer.
+    /// Reads the tokenizer.
     ///
     /// # Errors
     /// There is none, or it is damaged or of an unsupported kind.
@@ -87,10 +88,10 @@ impl ModelFile {
         }
     }
 
-    /// The chat template, if the model has one.
+    /// Reads the chat template, if the model has one.
     ///
     /// # Errors
-    /// It is damaged.
+    /// The template is damaged.
     pub fn chat_template(&self, tokenizer: &dyn Tokenizer) -> Result<Option<ChatTemplate>, Error> {
         match self {
             ModelFile::Gguf(file) => gguf_template(file, tokenizer),
@@ -98,7 +99,7 @@ impl ModelFile {
         }
     }
 
-    /// What a model is made of. What is quick to fail comes first, before the tokenizer.
+    /// Reads the parts of a model. The configuration comes first, as its errors are found fastest.
     ///
     /// # Errors
     /// The architecture is not supported, tokenizer or template cannot be read, or the tokenizer knows more tokens
@@ -127,7 +128,7 @@ impl ModelFile {
 }
 
 impl Parts {
-    /// Joins what belongs together. `place` is where the vocabulary stands.
+    /// Checks that the parts fit each other. `place` is the file and key of the vocabulary.
     fn new(
         source: Arc<dyn WeightSource>,
         tokenizer: Box<dyn Tokenizer>,

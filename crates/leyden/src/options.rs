@@ -6,13 +6,13 @@ use leyden_engine::sample::SamplingParams;
 use leyden_engine::{AdapterSet, Pooling};
 use leyden_kernels::attention::KvType;
 
-/// What a session is made for.
+/// Options of a session.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// The longest text in tokens, prompt and answer together; by default what the model was made for.
+    /// Context length in tokens, prompt and answer together; by default the model's.
     pub context: Option<usize>,
-    /// How keys and values are cached.
+    /// Type of cached keys and values.
     pub kv_type: KvType,
     /// Bytes for checkpoints of the states of recurrent models, to which a session goes back where a prompt differs; by
     /// default 64 states in up to 256 MiB, and no fewer than two.
@@ -20,7 +20,7 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> SessionOptions {
         SessionOptions::default()
@@ -48,25 +48,24 @@ impl SessionOptions {
     }
 }
 
-/// What a batch is made for.
+/// Options of a batch.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct BatchOptions {
-    /// The longest text in tokens, prompt and answer together; by default what the model was made for.
+    /// Context length in tokens, prompt and answer together; by default the model's.
     pub context: Option<usize>,
-    /// How keys and values are cached.
+    /// Type of cached keys and values.
     pub kv_type: KvType,
-    /// Tokens that the texts that are computed together can hold; by default as many as the context. Texts beyond that
-    /// wait.
+    /// Capacity of the KV cache in tokens; by default the context length. Texts that do not fit wait.
     pub cache_tokens: Option<usize>,
-    /// Bytes for checkpoints of the states of recurrent models, from which texts with a common beginning start; by default
+    /// Bytes for checkpoints of the states of recurrent models, from which texts with a common prefix start; by default
     /// 64 states or four for each text, in up to 256 MiB, and no fewer than two.
     pub state_cache: Option<usize>,
-    /// The most texts that are computed together.
+    /// Maximum number of texts that are computed together.
     pub parallel: usize,
-    /// How vectors are made of states; by default as the model says, or else their mean.
+    /// Pooling of hidden states to vectors; by default the model's, or else their mean.
     pub pooling: Option<Pooling>,
-    /// The replica that computes, from 0.
+    /// Index of the replica that computes.
     pub replica: usize,
 }
 
@@ -85,7 +84,7 @@ impl Default for BatchOptions {
 }
 
 impl BatchOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> BatchOptions {
         BatchOptions::default()
@@ -141,28 +140,28 @@ impl BatchOptions {
     }
 }
 
-/// What to generate.
+/// Options of generation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GenerateOptions {
-    /// The most tokens; by default until the model ends or the context is full. More than fit are clipped.
+    /// Maximum number of generated tokens; by default, and at most, the rest of the context.
     pub max_tokens: Option<usize>,
-    /// How tokens are chosen: the sampling steps, their order and their parameters.
+    /// Sampling steps, their order and their parameters.
     pub sampling: SamplingParams,
-    /// Texts across which DRY sees no repetition; they take the place of those in `sampling.dry`. By default
-    /// [`SEQUENCE_BREAKERS`].
+    /// Sequence breakers of DRY, which replace those in `sampling.dry`. By default [`SEQUENCE_BREAKERS`].
     pub sequence_breakers: Vec<String>,
-    /// Generation ends before the first of these texts.
+    /// Stop strings: generation ends before the first of them.
     pub stop: Vec<String>,
-    /// For a model that reasons before it answers, the texts around that, and whether the prompt has opened it: `stop`
-    /// concerns the answer alone. [`Session::chat`](crate::Session::chat) finds it out.
+    /// Texts that open and close reasoning, for a model that reasons before it answers, and true if the prompt has
+    /// opened it. `stop` then applies to the answer only. [`Session::chat`](crate::Session::chat) detects them from the
+    /// chat template.
     pub reasoning: Option<(String, String, bool)>,
-    /// What the answer must follow, from [`Model::compile`](crate::Model::compile) and
+    /// Schema or grammar of the answer, from [`Model::compile`](crate::Model::compile) and
     /// [`Compiled::start`](crate::Compiled::start). Generation ends when nothing can follow.
     pub constraint: Option<Constraint>,
-    /// With how many of the best tokens the log probability of each token is told, if it is at all.
+    /// Number of top tokens to return with the log probability of each token; `None` for no log probabilities.
     pub logprobs: Option<usize>,
-    /// The adapters, from [`Model::adapter`](crate::Model::adapter); by default those that the model was opened with.
+    /// LoRA adapters, from [`Model::adapter`](crate::Model::adapter); by default those that the model was opened with.
     pub adapters: Option<AdapterSet>,
 }
 
@@ -182,7 +181,7 @@ impl Default for GenerateOptions {
 }
 
 impl GenerateOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> GenerateOptions {
         GenerateOptions::default()
@@ -202,7 +201,7 @@ impl GenerateOptions {
         self
     }
 
-    /// Sets the temperature of [`sampling`](Self::sampling); 0 takes the best token always.
+    /// Sets the temperature of [`sampling`](Self::sampling); 0 is greedy.
     #[must_use]
     pub fn temperature(mut self, temperature: f32) -> GenerateOptions {
         self.sampling.temperature = temperature;
@@ -223,7 +222,7 @@ impl GenerateOptions {
         self
     }
 
-    /// The answer follows a schema or grammar, made ready by [`Model::compile`](crate::Model::compile).
+    /// Sets [`constraint`](Self::constraint) to a schema or grammar from [`Model::compile`](crate::Model::compile).
     #[must_use]
     pub fn follow(mut self, compiled: &Compiled) -> GenerateOptions {
         self.constraint = Some(compiled.start());

@@ -1,6 +1,6 @@
-//! What the operating system accounts to this process.
+//! Memory use of this process.
 
-/// Peak resident memory in bytes, mapped pages included; `None` where the system does not say.
+/// Returns the peak resident memory in bytes, mapped pages included; `None` if the system does not report it.
 #[must_use]
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

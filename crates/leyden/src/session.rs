@@ -1,4 +1,4 @@
-//! One conversation or text: what was processed stays in the cache, and only what is new is computed.
+//! [`Session`]: one conversation or text, whose tokens stay in the cache, so that only new ones are computed.
 
 use crate::error::Error;
 use crate::generation::{Event, Finish, Generation, StreamEvent};
@@ -19,13 +19,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tokens of a prompt computed in one step.
+/// Number of prompt tokens computed in one step.
 pub(crate) const PROMPT_STEP: usize = 512;
 
-/// Most bytes for checkpoints of recurrent states where none are set.
+/// Default maximum of bytes for checkpoints of recurrent states.
 const STATE_CACHE: usize = 256 << 20;
 
-/// Returns the bytes for checkpoints of a model's recurrent states: those set, or the usual for so many texts at a time.
+/// Returns the bytes for checkpoints of a model's recurrent states: `set`, or the default for `texts` texts at a time.
 pub(crate) fn state_cache(
     network: &dyn Network,
     kv_type: KvType,
@@ -36,28 +36,28 @@ pub(crate) fn state_cache(
     Ok(set.unwrap_or_else(|| usual_checkpoint_bytes(state, texts, STATE_CACHE)))
 }
 
-/// The parts of a model that answer.
+/// Parts of a model that sessions and batches use.
 pub(crate) struct Parts {
     pub(crate) network: Arc<dyn Network>,
     pub(crate) cpu: Arc<Cpu>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<Arc<ChatTemplate>>,
-    /// The model file, for errors.
+    /// Path of the model, for errors.
     pub(crate) file: String,
-    /// Those of an answer that names no others.
+    /// Adapters of answers without their own.
     pub(crate) adapters: AdapterSet,
 }
 
-/// One conversation or text.
+/// Conversation or text with a model.
 pub struct Session {
     generator: Generator<Job>,
     tokenizer: Arc<dyn Tokenizer>,
     template: Option<Arc<ChatTemplate>>,
     sequence: SequenceId,
-    /// Those of the sequence, and those of an answer that names no others.
+    /// Adapters of the sequence, and of answers without their own.
     adapters: [AdapterSet; 2],
     file: String,
-    /// The tokens whose keys and values are in the cache.
+    /// Tokens whose keys and values are in the cache.
     cached: Vec<u32>,
     samplers: Samplers,
     messages: Vec<Message>,
@@ -70,7 +70,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The context that was asked for, if the model was made for it.
+/// Returns the context length: `asked`, checked against the model's, or else the model's.
 pub(crate) fn context(network: &dyn Network, asked: Option<usize>) -> Result<usize, Error> {
     let made_for = network.config().context;
     let context = asked.unwrap_or(made_for);
@@ -81,7 +81,7 @@ pub(crate) fn context(network: &dyn Network, asked: Option<usize>) -> Result<usi
     Ok(context)
 }
 
-/// The text of a conversation whose next message is the assistant's: through the template, or joined without one.
+/// Renders a conversation whose next message is the assistant's with the template, or joins the messages without one.
 pub(crate) fn render(template: Option<&ChatTemplate>, messages: &[Message]) -> Result<Rendered, Error> {
     match template {
         Some(template) => {
@@ -133,27 +133,28 @@ impl Session {
         })
     }
 
-    /// The longest text in tokens.
+    /// Returns the context length in tokens.
     #[must_use]
     pub fn context(&self) -> usize {
         self.generator.engine().options().context
     }
 
-    /// What was said with [`chat`](Self::chat), in order.
+    /// Returns the messages of [`chat`](Self::chat), in order.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The same, to add to or to change: a system's message at the beginning, or none to begin anew.
+    /// Returns the messages to change them, for example to add a system message, or to clear them for a new
+    /// conversation.
     pub fn messages_mut(&mut self) -> &mut Vec<Message> {
         &mut self.messages
     }
 
-    /// Answers a user's message, through the model's chat template if it has one. `on_event` gets the text as it comes and
-    /// may stop it. Message and answer become part of the conversation, unless it fails.
+    /// Answers a user's message, with the model's chat template if it has one. `on_event` gets the text piece by piece
+    /// and may stop generation. Message and answer are added to the conversation, unless it fails.
     ///
-    /// Stop texts concern the answer, not the reasoning before it.
+    /// Stop strings apply to the answer, not to the reasoning before it.
     ///
     /// # Errors
     /// As [`generate`](Self::generate), or the template refuses the conversation.
@@ -203,10 +204,9 @@ impl Session {
         self.generate(&tokens, &options, on_event)
     }
 
-    /// Continues `prompt`. `on_event` gets the text as it comes and may stop it.
+    /// Continues `prompt`. `on_event` gets the text piece by piece and may stop generation.
     ///
-    /// A prompt that begins like what the session has processed before costs only what differs; the answer is the
-    /// same as without.
+    /// A common prefix with the session's previous tokens is taken from the cache; the answer is the same as without.
     ///
     /// # Errors
     /// The prompt is empty or too long, an option is out of range, or the model failed.
@@ -231,10 +231,11 @@ impl Session {
         }
     }
 
-    /// The same as an iterator, whose last item is the finished answer. Dropped before, it ends the answer.
+    /// Continues `prompt` like [`generate`](Self::generate), and returns an iterator, whose last item is the finished
+    /// answer. Dropping it ends generation.
     ///
     /// # Errors
-    /// As [`generate`](Self::generate); the model's failure comes as an item.
+    /// As [`generate`](Self::generate); a failure of the model comes as an item.
     ///
     /// ```
     /// use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions, StreamEvent};
@@ -263,7 +264,7 @@ impl Session {
         let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
         let adapters = options.adapters.as_ref().unwrap_or(&self.adapters[1]).clone();
         if adapters != self.adapters[0] {
-            // What others have computed is worth nothing.
+            // Keys and values computed with other adapters cannot be reused.
             self.adapters[0] = adapters;
             let engine = self.generator.engine_mut();
             engine.close(self.sequence);
@@ -272,7 +273,7 @@ impl Session {
         }
         let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt, options);
         let same = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        // The last token's logits are never cached, so at least it is computed again.
+        // Logits are not cached, so at least the last token is computed again.
         let same = same.min(prompt.len() - 1);
         let mut result = Generation::new(prompt.len());
         result.cached_tokens = self.generator.engine().tables().keepable(self.sequence, same);
@@ -295,7 +296,7 @@ impl Session {
     }
 }
 
-/// An answer on its way: an iterator over its [`StreamEvent`]s, from [`Session::stream`].
+/// Iterator over the [`StreamEvent`]s of an answer during generation, from [`Session::stream`].
 #[derive(Debug)]
 pub struct Stream<'a> {
     session: &'a mut Session,
@@ -303,9 +304,9 @@ pub struct Stream<'a> {
     prompt: Vec<u32>,
     result: Generation,
     start: Instant,
-    /// What the caller has not been told yet.
+    /// Events that the caller has not got yet.
     events: VecDeque<StreamEvent>,
-    /// Whether the engine has the request.
+    /// True while the engine has the request.
     open: bool,
 }
 
@@ -330,7 +331,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Ends the answer where it is.
+    /// Ends generation, and returns the answer so far.
     #[must_use]
     pub fn cancel(mut self) -> Generation {
         let mut untold = 0;
@@ -358,7 +359,7 @@ impl Stream<'_> {
         answer
     }
 
-    /// Takes the request out of the engine, whose cache keeps what was computed.
+    /// Removes the request from the engine, whose cache keeps the computed tokens.
     fn close(&mut self) -> Option<Box<Text>> {
         if !std::mem::take(&mut self.open) {
             return None;
@@ -374,7 +375,7 @@ impl Stream<'_> {
         text
     }
 
-    /// The answer as far as it has come.
+    /// Returns the answer so far.
     fn so_far(&self, text: Option<Box<Text>>) -> Generation {
         let mut result = self.result.clone();
         if let Some(text) = text {
@@ -388,7 +389,7 @@ impl Stream<'_> {
         result
     }
 
-    /// Computes a step, and says what came of it.
+    /// Computes a step, and queues its events.
     fn advance(&mut self) -> Result<(), Error> {
         let generator = &mut self.session.generator;
         let step = generator.plan(Duration::ZERO)?;
@@ -405,14 +406,14 @@ impl Stream<'_> {
             return self.end();
         }
         if let Some((_, Job::Text(text))) = self.session.generator.get_mut(self.id)
-            && let Some(news) = text.news()
+            && let Some(new) = text.new_text()
         {
-            self.events.push_back(StreamEvent::Text(news));
+            self.events.push_back(StreamEvent::Text(new));
         }
         Ok(())
     }
 
-    /// The engine has ended the request.
+    /// Finishes the answer after the engine has ended the request.
     fn end(&mut self) -> Result<(), Error> {
         let mut text = self.close();
         let mut finish = Finish::Length;
@@ -421,7 +422,7 @@ impl Stream<'_> {
                 finish = end.map_err(|error| named(error, &self.session.file))?;
             }
             text.complete();
-            self.events.extend(text.news().map(StreamEvent::Text));
+            self.events.extend(text.new_text().map(StreamEvent::Text));
         }
         let mut answer = self.so_far(text);
         answer.finish = finish;

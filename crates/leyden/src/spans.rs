@@ -1,4 +1,4 @@
-//! Entities of labels that are given with a text.
+//! Extraction of entities for labels of a request (GLiNER).
 
 use crate::embedder::{Embedder, Text};
 use crate::entities::Entity;
@@ -7,16 +7,16 @@ use crate::label_marks::{lacks, marks};
 use leyden_models::{LabelledSpan, choose_spans};
 use leyden_text::{Bounds, LabelPrompt, LabelledText, WindowLimits};
 
-/// Tokens whose states are kept at a time.
+/// Maximum number of tokens whose hidden states are kept at a time.
 const TOKENS: usize = 8192;
 
-/// How entities of given labels are found.
+/// Options of [`Embedder::extract_labels`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SpanOptions {
-    /// The score, from 0 to 1, above which words are an entity.
+    /// Score, from 0 to 1, above which a span is an entity.
     pub threshold: f32,
-    /// Whether an entity may lie within another one.
+    /// True if entities may lie within others.
     pub nested: bool,
 }
 
@@ -27,14 +27,14 @@ impl Default for SpanOptions {
 }
 
 impl SpanOptions {
-    /// The score above which words are an entity.
+    /// Sets [`threshold`](Self::threshold).
     #[must_use]
     pub fn threshold(mut self, threshold: f32) -> SpanOptions {
         self.threshold = threshold;
         self
     }
 
-    /// Whether an entity may lie within another one.
+    /// Sets [`nested`](Self::nested).
     #[must_use]
     pub fn nested(mut self, nested: bool) -> SpanOptions {
         self.nested = nested;
@@ -43,9 +43,9 @@ impl SpanOptions {
 }
 
 impl Embedder<'_> {
-    /// The entities of these labels in texts, in their order: stretches of words with the label that suits them best. A text that
-    /// is too long for the model is read in windows that overlap, and each stretch gets its score in the window from whose edges it
-    /// is farthest.
+    /// Finds the entities of these labels in texts, in their order: spans of words with their best label. A text that
+    /// is longer than the context is read in overlapping windows, and each span gets its score from the window whose
+    /// edges are farthest from it.
     ///
     /// ```no_run
     /// use leyden::{EmbedOptions, LoadOptions, Model, SpanOptions};

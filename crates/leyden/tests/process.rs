@@ -1,5 +1,5 @@
-//! What the operating system accounts to a process that holds a model: processor time while idle, memory of a second
-//! replica. Alone in this binary, because other tests would be accounted too.
+//! Processor time of an idle process with a model, and memory of a second replica. The tests have a binary of their
+//! own, because the operating system accounts for whole processes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One test at a time.
+/// Locks the process for one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,7 +24,7 @@ fn write(model: &Model, session: &mut Session) -> Vec<u32> {
     session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).unwrap().tokens
 }
 
-/// Processor time of all threads.
+/// Returns the processor time of all threads.
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap()
 }
@@ -44,7 +44,7 @@ fn an_idle_engine_uses_no_processor() {
     assert!(used < pause / 200, "{used:?} of processor time in {pause:?} without work");
 }
 
-/// Bytes of memory that belongs to no file.
+/// Returns the bytes of memory that belongs to no file.
 fn anonymous_memory() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -59,7 +59,7 @@ fn a_second_replica_adds_keys_values_and_workspace_alone() {
     let mut first = model.session_on(0, &SessionOptions::default()).unwrap();
     let want = write(&model, &mut first);
     let Some(before) = anonymous_memory() else {
-        // Not `eprintln!`, which a test that passes keeps to itself.
+        // Not `eprintln!`, whose output is captured in a passing test.
         let _ = writeln!(std::io::stderr(), "skipped: the kernel does not say RssAnon");
         return;
     };
@@ -68,7 +68,7 @@ fn a_second_replica_adds_keys_values_and_workspace_alone() {
     let grown = anonymous_memory().unwrap().saturating_sub(before);
     let kept = model.network().kv_shape(KvType::default()).unwrap().token_bytes() * second.context();
     let weights = model.network().weight_bytes();
-    // Workspaces of a short prompt are small beside the smallest model.
+    // Workspaces of a short prompt are small relative to the smallest model.
     assert!(
         grown < kept + weights / 4,
         "{grown} bytes more, of {kept} for keys and values; {weights} of weights"

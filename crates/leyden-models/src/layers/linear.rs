@@ -15,7 +15,7 @@ pub(crate) struct Linear {
     pub(crate) name: String,
     pub(crate) weights: PackedWeights,
     pub(crate) bias: Option<Vec<f32>>,
-    /// Its rows in the stored matrix, and the number of rows of the stored matrix.
+    /// Rows of this layer in the stored matrix, and the number of rows of the stored matrix.
     rows: (Vec<Range<usize>>, usize),
     /// Index among the projections that adapters can change, if it is one of them.
     pub(crate) target: Option<usize>,

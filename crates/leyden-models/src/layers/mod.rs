@@ -4,8 +4,8 @@ mod altup;
 mod attention;
 mod classifier;
 mod delta_net;
+mod dense_and_experts;
 mod embedding;
-mod experts_beside;
 mod latent;
 mod linear;
 mod mamba2;
@@ -45,7 +45,7 @@ use crate::workspace::Workspace;
 use altup::AltUp;
 use attention::Attention;
 use delta_net::DeltaNet;
-use experts_beside::ExpertsBeside;
+use dense_and_experts::DenseAndExperts;
 use latent::Latent;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvCache;
@@ -144,7 +144,7 @@ pub(crate) enum FeedForward {
     Gated(Box<GatedMlp>),
     Plain(Box<PlainMlp>),
     Mixture(Box<Mixture>),
-    ExpertsBeside(Box<ExpertsBeside>),
+    DenseAndExperts(Box<DenseAndExperts>),
 }
 
 impl FeedForward {
@@ -158,7 +158,7 @@ impl FeedForward {
             (None, _) => FeedForward::Plain(Box::new(PlainMlp::load(loader, c.width, layer, i)?)),
             (Some(experts), Some(dense)) => {
                 let both = (dense, experts);
-                FeedForward::ExpertsBeside(Box::new(ExpertsBeside::load(loader, c, layer, both, i)?))
+                FeedForward::DenseAndExperts(Box::new(DenseAndExperts::load(loader, c, layer, both, i)?))
             }
             (Some(experts), None) => {
                 FeedForward::Mixture(Box::new(Mixture::load(loader, c.width, layer, experts, i)?))
@@ -172,7 +172,7 @@ impl FeedForward {
             FeedForward::Gated(mlp) => mlp.forward(cpu, to, work),
             FeedForward::Plain(mlp) => mlp.forward(cpu, to, work),
             FeedForward::Mixture(mixture) => mixture.forward(cpu, to, work),
-            FeedForward::ExpertsBeside(both) => both.forward(cpu, to, work),
+            FeedForward::DenseAndExperts(both) => both.forward(cpu, to, work),
         }
     }
 
@@ -181,7 +181,7 @@ impl FeedForward {
             FeedForward::Gated(mlp) => mlp.matrices(),
             FeedForward::Plain(mlp) => mlp.matrices(),
             FeedForward::Mixture(mixture) => mixture.matrices(),
-            FeedForward::ExpertsBeside(both) => both.matrices(),
+            FeedForward::DenseAndExperts(both) => both.matrices(),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Spans {
 #[derive(Debug)]
 struct Mlp([Linear; 2]);
 
-/// One direction of a layer of the LSTM (Hochreiter and Schmidhuber, 1997): projections to its four gates from the
+/// Direction of a layer of the LSTM (Hochreiter and Schmidhuber, 1997): projections to its four gates from the
 /// input and from the previous state.
 #[derive(Debug)]
 struct Direction {

@@ -9,7 +9,7 @@ use leyden_kernels::{Cpu, PackedA};
 /// Adapters of a step, and buffers for their results.
 #[derive(Debug, Default)]
 pub(crate) struct StepAdapters {
-    /// Each set with the indices of its rows among all rows of the step, and among the wanted rows.
+    /// Sets with the indices of their rows among all rows of the step, and among the wanted rows.
     sets: Vec<(AdapterSet, [Vec<usize>; 2])>,
     /// Number of rows of the step, and of wanted rows.
     counts: [usize; 2],

@@ -1,11 +1,11 @@
-//! The table in `docs/convert.md`: which architectures are converted, from the registry.
+//! The table of converted architectures in `docs/convert.md`, generated from the registry.
 
 use leyden_models::{ARCHITECTURES, Conversion};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Around the table.
+/// Marks around the table.
 const BEGIN: &str = "<!-- Written by a test of leyden-models, which says how. Do not edit. -->\n";
 const END: &str = "<!-- End of the table. -->\n";
 
@@ -32,7 +32,7 @@ fn table() -> String {
     table
 }
 
-/// The page with the table as it is now.
+/// Returns the page with the current table.
 fn page(found: &str) -> String {
     let (before, rest) = found.split_once(BEGIN).unwrap_or((found, ""));
     let after = rest.split_once(END).map_or("", |(_, after)| after);

@@ -1,8 +1,8 @@
-//! Hyper-parameters in GGUF: what changes the result is computed or refused by its key, in every shape that files have.
+//! Hyper-parameters in GGUF: keys that change results are computed or refused by name, in every form that files have.
 use leyden_models::{ModelConfig, RopeScaling, YarnRamp, config_of, unknown_keys};
 use leyden_tensor::{Array, Gguf, GgufWriter, Value};
 
-/// Sizes of a small model, and some keys more.
+/// Returns a file with the sizes of a small model, and the keys `more`.
 fn file(architecture: &str, more: &[(&str, Value)]) -> Gguf {
     let mut writer = GgufWriter::new();
     writer.set("general.architecture", Value::from(architecture));
@@ -58,7 +58,7 @@ fn equal_numbers_for_every_layer_are_one_number() {
         let error = read("llama", &[(key, numbers(&[-1; 3]))]).unwrap_err();
         assert!(error.contains(key), "{error}");
     }
-    // Where no layer has a number of its own, an array is still wrong.
+    // An array is refused for a key that has one value for all layers, even if its values are equal.
     let error = read("llama", &[("embedding_length", numbers(&[64; 3]))]).unwrap_err();
     assert_eq!(error, "m.gguf: llama.embedding_length: want u32, found array of i32");
     for wide in [Value::U64(2), Value::I32(2), Value::U8(2), Value::I64(2)] {
@@ -82,7 +82,7 @@ fn layers_may_have_numbers_of_their_own() {
     assert!(error.starts_with("m.gguf: llama.attention.head_count_kv: 3 does not divide"), "{error}");
     let error = read("llama", &[("attention.value_length", Value::U32(24))]).unwrap_err();
     assert!(error.starts_with("m.gguf: llama.attention.value_length: heads of 24 values"), "{error}");
-    // Where one number for all is meant, a list with several is not.
+    // A key with one value for all layers cannot have different values.
     let used = [("expert_count", Value::U32(8)), ("expert_used_count", numbers(&[2, 2, 1]))];
     let error = read("qwen3moe", &used).unwrap_err();
     assert!(error.ends_with("2 in one layer and 1 in another is not supported"), "{error}");
@@ -129,7 +129,7 @@ fn keys_that_change_the_result_are_refused_by_name() {
         let error = read("llama", &[("general.type", Value::from(kind))]).unwrap_err();
         assert!(error.starts_with(&format!("m.gguf: general.type: `{kind}` is ")), "{error}");
     }
-    // What changes nothing, as llama.cpp's saver writes it.
+    // Values that change nothing, as llama.cpp's saver writes them.
     let off = [
         ("attention.causal", Value::Bool(true)),
         ("attention.sliding_window", Value::U32(0)),
@@ -189,9 +189,9 @@ fn the_rotation_has_all_its_factors() {
         ("rope.scaling.yarn_beta_slow", 2.0, YarnRamp { slow: 2.0, ..standard }, usual),
         ("rope.scaling.yarn_ext_factor", 0.5, YarnRamp { extrapolated: 0.5, ..standard }, usual),
         ("rope.scaling.yarn_ext_factor", -1.0, standard, usual),
-        // As of DeepSeek's V3 and Mistral's: with both weights 1 the factor is 1.
+        // As in DeepSeek-V3 and Mistral: with both weights 1 the factor is 1.
         ("rope.scaling.yarn_log_multiplier", 1.0, standard, 1.0),
-        // What DeepSeek-R1-0528-Qwen3-8B has, which neither llama.cpp nor transformers applies.
+        // As in DeepSeek-R1-0528-Qwen3-8B; neither llama.cpp nor transformers applies it.
         ("rope.scaling.yarn_attn_factor", 0.878_248_9, standard, usual),
     ] {
         assert_eq!(yarn(key, value).unwrap(), wanted(ramp, attention), "{key}");

@@ -1,4 +1,4 @@
-//! `config.json` as published with well-known models, and as it must not be.
+//! `config.json` as published with well-known models, and invalid ones.
 //!
 //! The published values are facts about these models; keys that no loader reads are left out.
 
@@ -118,7 +118,7 @@ const QWEN3_06B: &str = r#"{
   "sliding_window": null, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_sliding_window": false,
   "vocab_size": 151936 }"#;
 
-/// Its `attn_factor` is none of the keys that transformers knows.
+/// Configuration with an `attn_factor`, which transformers does not know.
 const R1_0528_QWEN3_8B: &str = r#"{
   "architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "head_dim": 128,
   "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 12288, "max_position_embeddings": 131072,
@@ -128,7 +128,7 @@ const R1_0528_QWEN3_8B: &str = r#"{
   "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_sliding_window": false,
   "vocab_size": 151936 }"#;
 
-/// A configuration with some keys replaced or added, and some left out.
+/// Returns a configuration with some keys replaced or added, and some left out.
 fn changed(base: &str, changes: &str, without: &[&str]) -> String {
     let json = Json::parse(base.as_bytes(), "config.json").unwrap();
     let more = Json::parse(format!("{{{changes}}}").as_bytes(), "changes").unwrap();
@@ -139,7 +139,7 @@ fn changed(base: &str, changes: &str, without: &[&str]) -> String {
     format!("{{{}}}", kept.join(", "))
 }
 
-/// The same in the dialect of transformers 5.
+/// Returns a configuration in the dialect of transformers 5.
 fn nested(text: &str) -> String {
     let json = Json::parse(text.as_bytes(), "config.json").unwrap();
     let theta = json.f32("rope_theta").unwrap();

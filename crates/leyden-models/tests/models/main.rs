@@ -1,4 +1,4 @@
-//! What configurations say, and which of it is refused.
+//! Tests of configurations: values that are read, and values that are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! `docs/models.md`: what runs, how it was checked, and models to pull, from the registry of architectures, the goldens and the
-//! table of short names.
+//! `docs/models.md`: supported architectures, their checks, and models to pull, generated from the registry of
+//! architectures, the goldens and the table of short names.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,7 +10,8 @@ use leyden_models::ARCHITECTURES;
 use leyden_tensor::Json;
 use serde_json::Value;
 
-/// Tokens of context that the memory is for, and what a cache block, workspace and program take besides, at most.
+/// Context length of the memory column in tokens, and the maximum further memory of a cache block, workspace and
+/// program.
 const CONTEXT: u64 = 4096;
 const BESIDES: u64 = 256 << 20;
 
@@ -22,7 +23,8 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The rows of the hub's table: names, repository and file, megabytes, architecture, sizes of the keys in the cache or the command.
+/// Returns the rows of the hub's table: names, repository and file, megabytes, architecture, sizes of keys in the cache
+/// or the command.
 fn short_names() -> Vec<[String; 5]> {
     let table = fs::read_to_string(repository("crates/leyden-hub/src/short_names.txt")).unwrap();
     let row = |line: &str| {
@@ -32,13 +34,16 @@ fn short_names() -> Vec<[String; 5]> {
     table.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 }
 
-/// Architectures with the types of folders compared with transformers, those compared with a description where transformers has no
-/// code, architectures of GGUF files compared with llama.cpp, and those of which published weights were.
+/// Architectures by the kind of their check.
 #[derive(Default)]
 struct Checked {
+    /// Architectures and types of folders compared with transformers.
     folders: BTreeSet<(String, String)>,
+    /// Architectures compared with a description, for those that transformers lacks.
     described: BTreeSet<String>,
+    /// Architectures whose GGUF files are compared with llama.cpp.
     files: BTreeSet<String>,
+    /// Architectures whose published weights are compared.
     published: BTreeSet<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Names in configurations: those that releases of transformers give one key, and those of classes that are bodies of others.
+//! Names in configurations: keys with different names in releases of transformers, and classes that are bodies of
+//! others.
 
 use leyden_models::{ARCHITECTURES, Head, ModelConfig, config_of_json};
 use leyden_tensor::Json;
@@ -9,7 +10,7 @@ fn read(config: &Value) -> Result<ModelConfig, String> {
     config_of_json(&json).map_err(|e| e.to_string())
 }
 
-/// A configuration of a type of decoders.
+/// Returns a configuration of a decoder of a type.
 fn decoder(model_type: &str, class: &str) -> Value {
     let mut config = json!({
         "model_type": model_type, "architectures": [class], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,

@@ -1,4 +1,4 @@
-//! 20,000 damaged `config.json` beside whole weights: each makes a model that computes, or is refused with a message
+//! 20,000 damaged `config.json` with intact weights: each gives a model that computes, or is refused with a message
 //! that names file and key, without a panic, in bounded time and memory.
 //!
 //! The mutations are the same in every run. All of them share one test, because the memory that it measures is that
@@ -13,13 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a case may take on the heap beyond the weights: so many times the configuration ...
+/// Limit of a case's heap beyond the weights: this many times the size of the configuration ...
 const TIMES: usize = 80;
-/// ... and this, for packed weights of 110 KB at most, cache and messages.
+/// ... plus this, for packed weights of 110 KB at most, cache and messages.
 const CONSTANT: usize = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Of so many cases one is tried: all natively, few behind an emulator, where each takes tens of times as long.
+/// Returns the `n` of every `n`-th case that is tried: all natively, few under an emulator, where each takes tens of
+/// times as long.
 fn every() -> usize {
     if emulated() { 20 } else { 1 }
 }
@@ -77,7 +78,7 @@ const QWEN3: &str = r#"{
   "vocab_size": 128
 }"#;
 
-/// What any value is replaced with.
+/// Replacements of values.
 const VALUES: [&str; 56] = [
     "null",
     "true",
@@ -137,7 +138,7 @@ const VALUES: [&str; 56] = [
     "1e300",
 ];
 
-/// What is inserted between tokens, or put in the place of one.
+/// Texts that are inserted between JSON tokens, or replace one.
 const TOKENS: [&str; 14] = [
     "{",
     "}",
@@ -155,7 +156,8 @@ const TOKENS: [&str; 14] = [
     "\u{feff}",
 ];
 
-/// Mutation `i`: values exchanged, tokens replaced, removed, repeated or inserted, bytes flipped, up to three times.
+/// Applies mutation `i`: values replaced, tokens replaced, removed, repeated or inserted, bytes flipped, up to three
+/// times.
 fn mutate(text: &str, i: u64) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for k in 0..1 + random(i) % 3 {

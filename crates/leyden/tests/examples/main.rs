@@ -1,4 +1,4 @@
-//! The examples of the library, which `cargo test` builds beside the tests.
+//! Tests of the library's examples, which `cargo test` builds too.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,10 +7,10 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The embedded model as a file.
+/// Path of the embedded model's file.
 const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/storyteller-q8_0.gguf");
 
-/// The program of an example; `None` if only some tests were built.
+/// Returns the program of an example; `None` if only some tests were built.
 fn example(name: &str) -> Option<PathBuf> {
     let tests = std::env::current_exe().unwrap();
     let path = tests.ancestors().nth(2).unwrap().join("examples").join(name);
@@ -18,7 +18,7 @@ fn example(name: &str) -> Option<PathBuf> {
         return Some(path);
     }
     assert!(std::env::var_os("LEYDEN_CI").is_none(), "{} is not built", path.display());
-    // Not `eprintln!`, which a test that passes keeps to itself.
+    // Not `eprintln!`, whose output is captured in a passing test.
     let _ = writeln!(
         std::io::stderr(),
         "skipped: {} is not built; `cargo test` without `--test` builds it",
@@ -27,7 +27,7 @@ fn example(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// What an example prints; it must succeed.
+/// Runs an example, which must succeed, and returns its output.
 #[track_caller]
 fn output(name: &str, args: &[&str]) -> Option<String> {
     // Behind the emulator that `LEYDEN_TEST_RUNNER` names (with its arguments) where one is needed.

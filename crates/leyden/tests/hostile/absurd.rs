@@ -1,11 +1,11 @@
-//! Files that declare much and hold little: what the system maps and commits must follow what they hold.
+//! Small files that declare large sizes: memory use must follow the size of the file.
 
 use crate::judge::Tally;
 use crate::model::llama;
 use leyden_tensor::Value;
 use leyden_testkit::emulated;
 
-/// What the process has in memory, in bytes; `None` where the system does not say.
+/// Returns the peak resident memory of the process in bytes; `None` if the system does not report it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -15,7 +15,7 @@ fn resident() -> Option<u64> {
 /// Judges each case, and checks how far the peak of resident memory moved.
 pub(crate) fn run(tally: &mut Tally) {
     let sizes: [(&str, &[u32], bool); 10] = [
-        // The longest context that is believed costs address space, and memory only where tokens are.
+        // The longest accepted context costs address space, but memory only for actual tokens.
         ("llama.context_length", &[1 << 24], true),
         ("llama.context_length", &[1 << 31, u32::MAX], false),
         ("llama.block_count", &[2, 4096, 1 << 20, u32::MAX], false),
@@ -27,7 +27,7 @@ pub(crate) fn run(tally: &mut Tally) {
         ("llama.rope.dimension_count", &[1 << 20, u32::MAX], false),
         ("llama.vocab_size", &[1 << 30], true),
     ];
-    // Lets everything that is allocated once be there.
+    // Warms up everything that is allocated once.
     tally.judge("warm", llama(true).file().unwrap()).unwrap();
     for (key, values, good) in sizes {
         for &value in values {
@@ -36,7 +36,7 @@ pub(crate) fn run(tally: &mut Tally) {
             check(tally, &format!("{key} {value}"), &parts.file().unwrap(), good);
         }
     }
-    // As many layers as are allowed, each of the smallest matrices, and one more.
+    // The maximum number of layers, each of the smallest matrices, and one more.
     check(tally, "many layers", &llama(true).with_layers(40).file().unwrap(), true);
     let mut parts = llama(false).with_layers(if emulated() { 100 } else { 1000 });
     parts.set("llama.context_length", Value::U32(1 << 24));
@@ -46,7 +46,7 @@ pub(crate) fn run(tally: &mut Tally) {
 }
 
 fn check(tally: &mut Tally, name: &str, file: &[u8], good: bool) {
-    /// Memory that two steps take beyond a multiple of the file.
+    /// Memory of two steps beyond a multiple of the file's size, in bytes.
     const CONSTANT: u64 = 32 << 20;
     let before = resident();
     let start = std::time::Instant::now();
@@ -58,7 +58,7 @@ fn check(tally: &mut Tally, name: &str, file: &[u8], good: bool) {
         grown >> 10,
         start.elapsed()
     );
-    // An emulator's own tables of reserved addresses lie in the same process and are resident.
+    // An emulator's tables of reserved addresses count as resident memory of the process.
     assert!(
         emulated() || grown <= CONSTANT + 16 * file.len() as u64,
         "{name}: {grown} bytes for a file of {}",

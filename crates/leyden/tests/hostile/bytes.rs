@@ -3,14 +3,14 @@
 use crate::judge::Tally;
 use leyden_testkit::{boundary_values, overwrite, random};
 
-/// Where counts, lengths and offsets are exchanged for others.
+/// Returns a boundary value to replace a count, length or offset.
 fn boundary(len: usize, r: u64) -> u64 {
     let values = boundary_values(len);
     values[(r % values.len() as u64) as usize]
 }
 
-/// Every mutation of one file. The wide one differs from the narrow one in its data, and takes longer, so it gets
-/// less.
+/// Judges mutations of one file. The wide file differs from the narrow one in its data and takes longer, so it gets
+/// fewer.
 pub(crate) fn mutate(tally: &mut Tally, file: &[u8], wide: bool) {
     // Keys, vocabulary and tensor names; the rest is weights.
     let header = file.len().min(10_000);

@@ -1,4 +1,4 @@
-//! The judge: takes a file the whole way to a chosen token, and checks what came of it.
+//! [`Tally`]: runs a file from opening to a chosen token, and checks the result.
 
 use leyden_testkit::emulated;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,20 +12,20 @@ use std::ops::ControlFlow;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// What a case may take on the heap beyond the file itself: this many times its size ...
+/// Limit of a case's heap: this many times the size of the file ...
 const TIMES: usize = 20;
-/// ... and this, of which 16 MiB are what a chat template may use for any messages.
+/// ... plus this, of which a chat template may use 16 MiB for any messages.
 const CONSTANT: usize = 20 << 20;
-/// One case, on a busy machine; an emulator takes tens of times as long.
+/// Returns the time limit of a case on a busy machine; an emulator takes tens of times as long.
 fn limit() -> Duration {
     Duration::from_secs(if emulated() { 500 } else { 5 })
 }
 
-/// Of the damaged files an emulator judges one in so many: it takes twenty times as long, and keeps some hundred KiB
-/// for every thread that has ended, of which a case has one. What a file does is not a question of the processor.
+/// Under an emulator one in so many damaged files is judged: it takes twenty times as long, and keeps some hundred KiB
+/// for every ended thread, of which a case has one. The results do not depend on the processor.
 const EMULATED_EVERY: u32 = 80;
 
-/// The name that stands for every file.
+/// Name of every file in errors.
 pub(crate) const FILE: &str = "damaged.gguf";
 
 #[derive(Debug, Default)]
@@ -37,15 +37,15 @@ pub(crate) struct Tally {
     pub(crate) slowest: Duration,
     pub(crate) most: usize,
     pub(crate) times: f64,
-    /// The case that is running and when it began, for the watchdog.
+    /// Running case and its start, for the watchdog.
     running: Arc<Mutex<Option<(String, Instant)>>>,
 }
 
-/// Where the last panic was. The hook prints nothing: each case is reported once, by its name.
+/// Location of the last panic. The hook prints nothing: each case is reported once, by its name.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
 impl Tally {
-    /// A tally whose panics are silent and whose hangs end the process with the name of the case.
+    /// Returns a tally whose panics are silent and whose hangs end the process with the name of the case.
     pub(crate) fn new() -> Tally {
         std::panic::set_hook(Box::new(|info| {
             if let Ok(mut last) = PANIC.lock() {
@@ -88,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// Judges a damaged file; behind an emulator one in [`EMULATED_EVERY`].
+    /// Judges a damaged file; under an emulator one in [`EMULATED_EVERY`].
     pub(crate) fn sample(&mut self, name: &str, bytes: Vec<u8>) {
         self.made += 1;
         if !emulated() || self.made.is_multiple_of(EMULATED_EVERY) {
@@ -96,7 +96,7 @@ impl Tally {
         }
     }
 
-    /// Judges a file; gives what the program would print.
+    /// Judges a file; returns the output that the program would print.
     pub(crate) fn judge(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), String> {
         let n_bytes = bytes.len();
         let before = MEMORY.current_usage();
@@ -129,7 +129,7 @@ impl Tally {
     }
 }
 
-/// The whole way: file, tokenizer, template, weights, cache, two steps, two choices.
+/// Runs a file through all stages: file, tokenizer, template, weights, cache, two steps, two sampled tokens.
 fn answer(bytes: Vec<u8>, case: u32) -> Result<(), Error> {
     let model = Model::from_bytes(bytes, FILE, &LoadOptions::new().threads(1))?;
     let kv_type = KvType::ALL[case as usize % KvType::ALL.len()];

@@ -1,6 +1,6 @@
-//! Damaged and absurd model files through the whole program: file, tokenizer, chat template, weights, cache, two
-//! steps and two choices. Each is answered or refused with a message that names file and place, without a panic, in
-//! bounded time and memory.
+//! Damaged and absurd model files through all stages: file, tokenizer, chat template, weights, cache, two steps and two
+//! sampled tokens. Each is answered or refused with a message that names file and place, without a panic, in bounded
+//! time and memory.
 //!
 //! The tests of this file share a lock, because the memory that they measure is that of the whole process.
 

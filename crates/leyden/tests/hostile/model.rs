@@ -1,8 +1,8 @@
-//! Small models in which everything is there: the files that are damaged.
+//! Small complete models, the originals of damaged files.
 
 use leyden_tensor::{Array, DType, GgufWriter, Value, quant};
 
-/// A model file in parts, each of which can be changed before it is written.
+/// Model file in parts, each of which can be changed before it is written.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) entries: Vec<(String, Value)>,
@@ -18,7 +18,7 @@ pub(crate) struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of small values; nothing if the type cannot have that shape.
+    /// Creates a tensor of small values; `None` if the type cannot have this shape.
     pub(crate) fn new(name: &str, dtype: DType, shape: &[usize]) -> Option<Tensor> {
         let (cols, rows) = (*shape.last()?, shape[..shape.len() - 1].iter().product::<usize>());
         let row_bytes = dtype.row_bytes(cols)?;
@@ -37,7 +37,7 @@ impl Tensor {
 }
 
 impl Parts {
-    /// The bytes of the file; nothing if no writer could make it.
+    /// Returns the bytes of the file; `None` if it cannot be written.
     pub(crate) fn file(&self) -> Option<Vec<u8>> {
         let mut writer = GgufWriter::new();
         for (key, value) in &self.entries {
@@ -57,7 +57,7 @@ impl Parts {
         }
     }
 
-    /// The model with another number of layers, each like the first.
+    /// Returns the model with another number of layers, each like the first.
     pub(crate) fn with_layers(mut self, layers: usize) -> Parts {
         let first: Vec<Tensor> =
             self.tensors.iter().filter(|t| t.name.starts_with("blk.0.")).cloned().collect();
@@ -76,8 +76,8 @@ impl Parts {
 const TEMPLATE: &str = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n{% endfor %}\
                         {% if add_generation_prompt %}assistant:{% endif %}";
 
-/// A llama of one layer. `wide` has the types whose blocks hold 256 values, a long rope and an output matrix of
-/// its own; the other is as narrow as can be.
+/// Returns a llama of one layer. The `wide` one has types with blocks of 256 values, YaRN and an output
+/// matrix of its own; the other is as narrow as possible.
 pub(crate) fn llama(wide: bool) -> Parts {
     let mut tokens: Vec<String> =
         (b'!'..=b'~').chain(0xa1..=0xac).chain(0xae..=0xff).map(|b| char::from(b).to_string()).collect();
@@ -123,7 +123,7 @@ pub(crate) fn llama(wide: bool) -> Parts {
     let mut add = |name: &str, dtype, shape: &[usize]| parts.tensors.extend(Tensor::new(name, dtype, shape));
     add("token_embd.weight", block(DType::Q8_0, DType::Q6K), &[vocabulary, width]);
     add("blk.0.attn_norm.weight", DType::F32, &[width]);
-    // Narrow heads are 16 values wide, less than a block, so what multiplies them has single values.
+    // Narrow heads have 16 values, less than a block, so the matrix they are multiplied with has a type without blocks.
     add("blk.0.attn_q.weight", block(DType::Q8_0, DType::Q4K), &[q, width]);
     add("blk.0.attn_q.bias", DType::F32, &[q]);
     add("blk.0.attn_k.weight", block(DType::Q4_0, DType::Q6K), &[kv, width]);

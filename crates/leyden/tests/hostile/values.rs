@@ -1,11 +1,11 @@
-//! Damage to what a file says: well-formed files whose values, types, shapes and weights make no sense.
+//! Damage to contents: well-formed files with senseless values, types, shapes and weights.
 
 use crate::judge::Tally;
 use crate::model::{Parts, Tensor};
 use leyden_tensor::{Array, DType, Value};
 use leyden_testkit::random;
 
-/// Values that some key does not expect.
+/// Returns values of types and sizes that keys do not expect.
 fn values() -> Vec<Value> {
     let mut values = vec![
         Value::U8(0),
@@ -104,7 +104,7 @@ const TEMPLATES: [&str; 12] = [
     "",
 ];
 
-/// Keys that the model lacks and a reader may look for.
+/// Keys that the model lacks, but readers look for.
 const MORE_KEYS: [&str; 16] = [
     "general.alignment",
     "llama.attention.key_length",
@@ -124,7 +124,7 @@ const MORE_KEYS: [&str; 16] = [
     "tokenizer.ggml.scores",
 ];
 
-/// Changes one thing; says what. Nothing if the change is impossible.
+/// Makes one change and returns its description; `None` if the change is impossible.
 fn change(parts: &mut Parts, r: u64, values: &[Value]) -> Option<String> {
     let pick = |r: u64, n: usize| (r >> 16) as usize % n;
     if r.is_multiple_of(2) {
@@ -182,7 +182,7 @@ fn change(parts: &mut Parts, r: u64, values: &[Value]) -> Option<String> {
     Some(what)
 }
 
-/// Every key with every value, then one to three random changes at once.
+/// Judges every key with every value, then one to three random changes at once.
 pub(crate) fn mutate(tally: &mut Tally, parts: &Parts, wide: bool) {
     let values = values();
     if !wide {
@@ -192,7 +192,7 @@ pub(crate) fn mutate(tally: &mut Tally, parts: &Parts, wide: bool) {
                 let mut parts = parts.clone();
                 parts.set(key, value.clone());
                 let name = format!("{key} a {} ({i})", value.value_type());
-                // A writer refuses what only its own rules forbid.
+                // The writer refuses some values that readers accept.
                 if let Some(file) = parts.file() {
                     tally.sample(&name, file);
                 }

@@ -28,7 +28,7 @@ fn every_answer_has_its_own() {
         sets.clone().map(|set| GenerateOptions::new().max_tokens(12).temperature(0.0).adapters(set));
     let prompt = model.tokenize(TEXT).unwrap();
     assert!(prompt.len() > 64);
-    // One session after the other's, and all in turns in one.
+    // Each in a session of its own, and all in turns in one session.
     let mut session = model.session(&SessionOptions::new()).unwrap();
     let mut wanted = Vec::new();
     for options in &options {
@@ -44,7 +44,7 @@ fn every_answer_has_its_own() {
     for (i, tokens) in wanted.iter().enumerate() {
         assert!(wanted[..i].iter().all(|other| other != tokens), "{i}");
     }
-    // All at the same time; the second time they find their own beginnings.
+    // All at the same time; the second time each finds its own cached prefix.
     let mut batch = model.batch(&BatchOptions::new()).unwrap();
     let prompts: Vec<(&[u32], &GenerateOptions)> =
         options.iter().map(|options| (&prompt[..], options)).collect();

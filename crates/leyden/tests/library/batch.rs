@@ -1,4 +1,4 @@
-//! Batches give what sessions give, and iterators what closures get.
+//! Batches give the results of sessions, and iterators the events of closures.
 
 use leyden::{
     BatchOptions, Error, Event, Finish, GenerateOptions, LoadOptions, Model, SessionOptions, StreamEvent,
@@ -33,7 +33,7 @@ fn a_batch_answers_as_a_session_does() {
             assert_eq!((answer.finish, &answer.logprobs), (wanted.finish, &wanted.logprobs));
         }
         assert!(answers.iter().map(|answer| answer.cached_tokens).sum::<usize>() >= 4 * 64);
-        // What was generated is scored as it was when it was generated.
+        // Generated tokens have the same log probabilities when they are scored.
         let said: Vec<Vec<u32>> = prompts
             .iter()
             .zip(&answers)
@@ -43,7 +43,7 @@ fn a_batch_answers_as_a_session_does() {
         for ((scores, prompt), answer) in scores.iter().zip(&prompts).zip(&answers) {
             assert_eq!(scores[prompt.len() - 1..], answer.logprobs[..]);
         }
-        // An error leaves nothing behind.
+        // An error leaves no requests.
         let empty = [&prompts[0][..], &[]];
         assert!(matches!(batch.generate(&empty, &options), Err(Error::EmptyPrompt)));
         let again = batch.generate(&prompts[..1], &options).unwrap();
@@ -99,7 +99,7 @@ fn an_iterator_tells_what_a_closure_is_told() {
         })
         .collect();
     assert_eq!((&streamed, &done.unwrap().text), (&told, &answer.text));
-    // Dropped in the middle, it leaves the session as it should be.
+    // An iterator dropped in the middle leaves a usable session.
     drop(other.stream(&prompt, &options).unwrap().nth(2));
     let again = other.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((again.tokens, again.cached_tokens), (answer.tokens, prompt.len() - 1));

@@ -25,7 +25,7 @@ for line in sys.stdin:
 sys.exit(wrong > 0)
 "#;
 
-/// Whether all texts are valid after their schemas; `None`, with the reason printed, where Python cannot tell.
+/// Checks that all texts follow their schemas; `None`, with the reason printed, if Python cannot check them.
 fn validate(rows: &[Value]) -> Option<()> {
     let there = Command::new("python3").args(["-c", "import jsonschema"]).stderr(Stdio::null()).status();
     if !there.is_ok_and(|status| status.success()) {
@@ -48,7 +48,7 @@ fn validate(rows: &[Value]) -> Option<()> {
     Some(())
 }
 
-/// The time at a share of sorted times.
+/// Returns the quantile `share` of sorted times.
 fn at(times: &[Duration], share: f64) -> Duration {
     times[((times.len() - 1) as f64 * share) as usize]
 }
@@ -61,13 +61,13 @@ fn schemas() -> Option<String> {
         return Some(std::fs::read_to_string(path).unwrap());
     }
     assert!(std::env::var_os("LEYDEN_CI").is_none(), "{FILE} must exist in CI");
-    // Not `eprintln!`, which a test that passes keeps to itself.
+    // Not `eprintln!`, whose output is captured in a passing test.
     let _ = writeln!(std::io::stderr(), "skipped: ../{FILE} is absent");
     None
 }
 
-/// Generates after every `step`-th schema with each of these seeds; the answers that were finished, and how many were
-/// not.
+/// Generates after every `step`-th schema with each of these seeds. Returns the finished answers, and the number of
+/// unfinished ones.
 fn generate(step: usize, seeds: std::ops::Range<u64>) -> Option<(Vec<Value>, usize)> {
     let text = schemas()?;
     let model = Model::embedded(&LoadOptions::default()).unwrap();

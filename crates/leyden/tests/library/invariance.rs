@@ -1,4 +1,4 @@
-//! The same prompt and seed: the same text, at every number of threads, cached or not.
+//! The same prompt and seed give the same text with any number of threads, cached or not.
 
 use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions};
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! A published encoder, where it is at hand: in `../models`, as `../shared/tools/fetch_models.py` lays it down. It is no part of the
-//! shared data, so its absence is no failure.
+//! A published encoder, where it is at hand: in `../models`, as `../shared/tools/fetch_models.py` lays it down. It is
+//! no part of the shared data, so its absence is no failure.
 
 use leyden::{LoadOptions, Model};
 use leyden_testkit::emulated;
@@ -8,21 +8,21 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The goldens, and a model under the folder of models, if it is here.
+/// Returns the goldens, and the path of a model, if it is there.
 fn found(name: Option<&str>) -> (Value, Option<PathBuf>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let golden = root.join("crates/leyden-engine/tests/golden/real_encoder.json");
     let golden: Value = serde_json::from_str(&std::fs::read_to_string(golden).unwrap()).unwrap();
     let path = root.join("../models").join(name.unwrap_or(golden["folder"].as_str().unwrap()));
     if !path.exists() || emulated() {
-        // Not `eprintln!`, which a test that passes keeps to itself.
+        // Not `eprintln!`, whose output is captured in a passing test.
         let _ = writeln!(std::io::stderr(), "skipped: {} is absent (fetch_models.py minilm)", path.display());
         return (golden, None);
     }
     (golden, Some(path))
 }
 
-/// The cosines of a model's vectors and those of sentence-transformers.
+/// Returns the cosines of a model's vectors and those of sentence-transformers.
 fn cosines(golden: &Value, model: &Path, options: &LoadOptions) -> Vec<f64> {
     let rows = golden["rows"].as_array().unwrap();
     let texts: Vec<&str> = rows.iter().map(|row| row["text"].as_str().unwrap()).collect();
@@ -52,7 +52,7 @@ fn vectors_are_those_of_sentence_transformers_in_floats_and_near_them_in_8_bit_i
     let integers = cosines(&golden, &folder, &LoadOptions::new().int8(true));
     let mean = integers.iter().sum::<f64>() / integers.len() as f64;
     assert!(mean > 0.999 && least(&integers) > 0.9985, "mean {mean}: {integers:?}");
-    // A text alone gets the bits that it gets among others.
+    // The vector of a text does not depend on the other texts, to the bit.
     let rows = golden["rows"].as_array().unwrap();
     let texts: Vec<&str> = rows.iter().map(|row| row["text"].as_str().unwrap()).collect();
     let model = Model::open(&folder, &LoadOptions::new().int8(true).threads(2)).unwrap();
@@ -62,7 +62,7 @@ fn vectors_are_those_of_sentence_transformers_in_floats_and_near_them_in_8_bit_i
     }
 }
 
-/// The same model as a graph with weights in 8-bit integers, beside the files of the other.
+/// ONNX export of the same model with weights in 8-bit integers, in the same folder.
 #[test]
 fn vectors_of_an_onnx_export_in_8_bit_integers_are_near_those_in_floats() {
     let (golden, Some(graph)) = found(Some("minilm-int8/minilm-int8.onnx")) else { return };

@@ -1,4 +1,4 @@
-//! Several teams on one copy of the weights, and teams that read prompts with other threads than they generate with.
+//! Several teams of threads on one copy of the weights, and teams with other threads for prefill than for decode.
 
 use leyden::{GenerateOptions, LoadOptions, Model, Replicas, SessionOptions};
 use std::ops::ControlFlow;

@@ -14,7 +14,7 @@ use leyden_kernels::gemm::{PackedWeights, Write};
 /// Dense feed-forward layer and experts, whose results are added. The router's input is the stream after a norm of its
 /// own.
 #[derive(Debug)]
-pub(crate) struct ExpertsBeside {
+pub(crate) struct DenseAndExperts {
     dense: GatedMlp,
     dense_norm: Norm,
     router_norm: Norm,
@@ -23,19 +23,19 @@ pub(crate) struct ExpertsBeside {
     experts_post_norm: Norm,
 }
 
-impl ExpertsBeside {
+impl DenseAndExperts {
     pub(crate) fn load(
         loader: &Loader<'_>,
         c: &ModelConfig,
         layer: &LayerConfig,
         (dense, experts): (usize, ExpertsConfig),
         i: usize,
-    ) -> Result<ExpertsBeside, Error> {
+    ) -> Result<DenseAndExperts, Error> {
         let width = c.width;
         let name = |part: &str| format!("blk.{i}.{part}");
         let norm = |part: &str| Norm::load(loader, c.norm, &name(part), width);
         let scale = loader.required_vector(&name("ffn_gate_inp.scale"), width)?;
-        Ok(ExpertsBeside {
+        Ok(DenseAndExperts {
             dense: GatedMlp::load(
                 loader,
                 |part| name(&format!("ffn_{part}")),
