@@ -11,7 +11,7 @@ const PREFIXES: [(&str, &str); 2] = [("MOST_", "MAX_"), ("LEAST_", "MIN_")];
 
 /// Crates that are not reworded yet.
 const LEFT: [&str; 4] =
-    ["crates/leyden/", "crates/leyden-engine/", "crates/leyden-models/", "crates/leyden-server/"];
+    ["crates/leyden-cli/", "crates/leyden-engine/", "crates/leyden-hub/", "crates/leyden-server/"];
 
 pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
     if !source.is_rust() || LEFT.iter().any(|place| source.path.starts_with(place)) {
