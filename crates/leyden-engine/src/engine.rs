@@ -1,4 +1,4 @@
-//! The engine: a model, a paged cache, open sequences, and the step that advances them.
+//! The engine: a model, a paged KV cache, open sequences, and the step that advances them.
 
 use crate::error::{Error, ErrorKind};
 use crate::tables::{BlockTables, Sequence, SequenceId};
@@ -9,45 +9,45 @@ use leyden_models::{ActivationSums, AdapterSet, Batch, Network, Span, Workspace}
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an engine is made for.
+/// Sizes of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// How keys and values are stored.
+    /// Storage type of keys and values.
     pub kv_type: KvType,
-    /// The longest sequence, in tokens.
+    /// Maximum length of a sequence in tokens.
     pub context: usize,
-    /// Tokens that all sequences together can hold; rounded up to whole blocks.
+    /// Number of tokens that all sequences together can hold; rounded up to whole blocks.
     pub cache_tokens: usize,
-    /// The most new tokens in one step.
+    /// Maximum of new tokens in one step.
     pub step_tokens: usize,
 }
 
-/// Which logits of an entry are wanted.
+/// Requested results of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
-    /// None: a part of a prompt.
+    /// None: the entry is a part of a prompt.
     None,
-    /// Those after its last token.
+    /// Logits after the last token.
     Last,
-    /// Those after every token from this one of the entry's on.
+    /// Logits after every token from this index of the entry on.
     From(usize),
-    /// None, but the states of the tokens from this one of the entry's on.
+    /// Hidden states of the tokens from this index of the entry on; no logits.
     States(usize),
-    /// None, but states of a text that this entry has whole.
+    /// Hidden states of a text that this entry has whole; no logits.
     Whole(WholeText),
 }
 
-/// A text that is computed in one step.
+/// Options of a text that is computed in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WholeText {
-    /// Where the second text of a pair begins, if it is one whose texts are of different types.
+    /// Index of the first token of a pair's second text, for models with token types.
     pub second: Option<usize>,
-    /// Whether the state of the first token is all that is wanted, rather than those of all.
+    /// True if only the first token's hidden state is requested.
     pub first_only: bool,
 }
 
 impl Outputs {
-    /// Which of an entry's tokens' states are wanted, of so many.
+    /// Returns the indices of the tokens whose hidden states are requested, in an entry of so many.
     pub(crate) fn states(self, tokens: usize) -> Range<usize> {
         match self {
             Outputs::None | Outputs::Last | Outputs::From(_) => tokens..tokens,
@@ -61,46 +61,46 @@ impl Outputs {
 /// New tokens of one sequence.
 #[derive(Clone, Debug)]
 pub struct StepEntry {
-    /// The sequence.
+    /// Sequence of the entry.
     pub sequence: SequenceId,
-    /// Its next tokens; at least one.
+    /// Next tokens of the sequence; at least one.
     pub tokens: Vec<u32>,
-    /// Which logits are wanted.
+    /// Requested results.
     pub outputs: Outputs,
 }
 
-/// What to run in one step.
+/// Input of one step.
 #[derive(Clone, Debug, Default)]
 pub struct StepPlan {
     /// Entries of different sequences.
     pub entries: Vec<StepEntry>,
 }
 
-/// One row of logits.
+/// Row of logits.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputRow<'a> {
-    /// Whose it is.
+    /// Sequence of the token.
     pub sequence: SequenceId,
-    /// Position of the token it follows.
+    /// Position of the token before the predicted one.
     pub position: usize,
-    /// One value per token of the vocabulary.
+    /// Logits, one per token of the vocabulary.
     pub logits: &'a [f32],
-    /// The state of the last layer behind its norm, from which the logits were computed.
+    /// Hidden state after the final norm, from which the logits were computed.
     pub state: &'a [f32],
 }
 
-/// The state of one token.
+/// Hidden state of one token.
 #[derive(Clone, Copy, Debug)]
 pub struct StateRow<'a> {
-    /// Whose it is.
+    /// Sequence of the token.
     pub sequence: SequenceId,
     /// Position of the token.
     pub position: usize,
-    /// The state of the last layer behind its norm.
+    /// Hidden state after the final norm.
     pub state: &'a [f32],
 }
 
-/// The logits and states of a step, in the order of its entries and their tokens.
+/// Logits and hidden states of a step, in the order of its entries and their tokens.
 #[derive(Debug)]
 pub struct StepOutput<'a> {
     rows: Vec<(SequenceId, usize)>,
@@ -113,13 +113,13 @@ pub struct StepOutput<'a> {
 }
 
 impl StepOutput<'_> {
-    /// The states of entries that wanted [`Outputs::States`] or [`Outputs::Whole`].
+    /// Returns the hidden states of entries with [`Outputs::States`] or [`Outputs::Whole`].
     pub fn states(&self) -> impl Iterator<Item = StateRow<'_>> {
         let rows = self.state_rows.iter().zip(self.wanted_states.chunks_exact(self.width));
         rows.map(|(&(sequence, position), state)| StateRow { sequence, position, state })
     }
 
-    /// The rows of logits.
+    /// Returns the rows of logits.
     pub fn rows(&self) -> impl Iterator<Item = OutputRow<'_>> {
         self.rows
             .iter()
@@ -129,7 +129,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// A model with room for sequences.
+/// Model with a KV cache for sequences.
 #[derive(Debug)]
 pub struct Engine {
     model: Arc<dyn Network>,
@@ -141,16 +141,16 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without sequences.
+    /// Creates an engine without sequences.
     ///
     /// # Errors
-    /// No memory, or the storage type does not fit the model.
+    /// There is not enough memory, or the storage type does not fit the model.
     pub fn new(model: Arc<dyn Network>, cpu: Arc<Cpu>, options: EngineOptions) -> Result<Engine, Error> {
         Engine::with_windows(model, cpu, options, usize::MAX)
     }
 
-    /// The same for at most so many sequences at a time. Layers that attend to a window then keep no more of a text than its
-    /// end: for what is behind the window of every sequence others get the room.
+    /// Creates an engine for at most so many sequences at a time. Layers with a sliding window then keep only the end
+    /// of each text; their cache is smaller by the blocks behind the windows.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -176,8 +176,9 @@ impl Engine {
         Ok(Engine { model, cpu, options, cache, tables, work: Workspace::default() })
     }
 
-    /// The same with a budget in bytes for checkpoints of states in recurrent layers, without which their sequences share no
-    /// beginnings and go back no further than to nothing. Memory is taken as checkpoints are made. Other models need none.
+    /// Sets the budget in bytes for checkpoints of recurrent states. Without checkpoints, sequences of recurrent models
+    /// share no prefixes and can be truncated only to nothing. Memory is allocated as checkpoints are made. Other
+    /// models ignore the budget.
     #[must_use]
     pub fn with_checkpoints(mut self, n_bytes: usize) -> Engine {
         if let Some(checkpoints) = n_bytes.checked_div(self.cache.shape().state_bytes()) {
@@ -186,37 +187,37 @@ impl Engine {
         self
     }
 
-    /// The model.
+    /// Returns the model.
     #[must_use]
     pub fn model(&self) -> &dyn Network {
         self.model.as_ref()
     }
 
-    /// The processor it runs on.
+    /// Returns the processor that the engine runs on.
     #[must_use]
     pub fn cpu(&self) -> &Cpu {
         &self.cpu
     }
 
-    /// The same, to be shared.
+    /// Returns a shared handle of the processor.
     #[must_use]
     pub fn shared_cpu(&self) -> Arc<Cpu> {
         Arc::clone(&self.cpu)
     }
 
-    /// What the engine was made for.
+    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Which blocks hold which sequence's tokens.
+    /// Returns the block tables of all sequences.
     #[must_use]
     pub fn tables(&self) -> &BlockTables {
         &self.tables
     }
 
-    /// The same, to be changed; a scheduler opens and closes sequences here.
+    /// Returns the block tables for changes; a scheduler opens and closes sequences here.
     pub fn tables_mut(&mut self) -> &mut BlockTables {
         &mut self.tables
     }
@@ -236,7 +237,7 @@ impl Engine {
         self.tables.close(id);
     }
 
-    /// Tokens in a sequence.
+    /// Returns the number of tokens in a sequence.
     ///
     /// # Errors
     /// The sequence is not open.
@@ -244,7 +245,7 @@ impl Engine {
         self.tables.tokens(id)
     }
 
-    /// Forgets all but the first `tokens` tokens of a sequence. A longer number changes nothing.
+    /// Truncates a sequence to its first `tokens` tokens. A number above its length changes nothing.
     ///
     /// # Errors
     /// As [`BlockTables::truncate`].
@@ -252,28 +253,28 @@ impl Engine {
         self.tables.truncate(id, tokens)
     }
 
-    /// Tokens that can still be stored in blocks that no sequence holds.
+    /// Returns the number of tokens that can still be stored in blocks that no sequence holds.
     #[must_use]
     pub fn free_tokens(&self) -> usize {
         self.tables.available_blocks() * BLOCK_TOKENS
     }
 
-    /// From now on, sums up the squares of what every matrix is multiplied with.
+    /// Starts summing up the squares of the inputs of every matrix product.
     pub fn record_activations(&mut self) {
         self.work.record(ActivationSums::default());
     }
 
-    /// Ends that; what was summed up.
+    /// Stops it, and returns the sums.
     pub fn recorded_activations(&mut self) -> ActivationSums {
         self.work.recorded()
     }
 
-    /// Runs one step. A token's logits do not depend on what else the plan holds, nor on how a prompt was cut
+    /// Runs one step. A token's logits depend neither on the other entries of the plan nor on how a prompt was divided
     /// into steps.
     ///
     /// # Errors
-    /// The plan is impossible (see [`ErrorKind`]) and nothing has changed, or the model failed and the sequences
-    /// are as long as before.
+    /// The plan is invalid (see [`ErrorKind`]) and nothing has changed, or the model failed and the sequences are as
+    /// long as before.
     pub fn step(&mut self, plan: &StepPlan) -> Result<StepOutput<'_>, Error> {
         self.check(plan)?;
         self.reserve(plan)?;
@@ -332,10 +333,11 @@ impl Engine {
         Ok(StepOutput { rows, logits, vocabulary, states, width, state_rows, wanted_states })
     }
 
-    /// Makes room for the states of a step, and copies checkpoints to the sequences that begin with them.
+    /// Reserves memory for the recurrent states of a step, and copies checkpoints to the sequences that begin with
+    /// them.
     fn bring_states(&mut self) -> Result<(), Error> {
         if let Err(error) = self.cache.reserve_states(self.tables.state_slots()) {
-            // Nothing was computed: states are as before, and only the checkpoints are not made.
+            // Nothing was computed: the states are unchanged, and the checkpoints were not made.
             self.tables.end_step(&[], false);
             return Err(error.into());
         }
@@ -391,7 +393,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives every sequence of the plan the blocks its new tokens need, or none of them.
+    /// Reserves the blocks for the new tokens of every sequence in the plan, or none of them.
     fn reserve(&mut self, plan: &StepPlan) -> Result<(), Error> {
         let missing =
             |s: &Sequence, new: usize| (s.tokens + new).div_ceil(BLOCK_TOKENS).saturating_sub(s.blocks.len());
@@ -412,8 +414,8 @@ impl Engine {
     }
 }
 
-/// The window of a model's layers that attend to one, and the blocks that they need for so many sequences at a time, if
-/// that is less than all.
+/// Returns the sliding window of a model's layers and the number of blocks that these layers need for so many sequences
+/// at a time, if that is less than all blocks.
 fn window_blocks(model: &dyn Network, options: &EngineOptions, sequences: usize) -> Option<(usize, u32)> {
     let window = model.config().window()?;
     let slots = Windows::slots_for(window, sequences, options.step_tokens);

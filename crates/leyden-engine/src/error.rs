@@ -1,27 +1,27 @@
 //! Errors of requests to the engine.
 
-/// Why a step or a choice of token was refused or failed.
+/// Error of a step, a sampling parameter or the choice of a token.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error {
     kind: ErrorKind,
 }
 
-/// The kinds of [`Error`].
+/// Kind of an [`Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The model failed.
+    /// Error of the model.
     #[error("{0}")]
     Model(#[source] leyden_models::Error),
-    /// Memory or threads.
+    /// Error of memory or threads.
     #[error("{0}")]
     Resources(#[source] leyden_kernels::Error),
-    /// No sequence of this number is open.
-    #[error("no such sequence")]
+    /// A sequence id that is not open.
+    #[error("the sequence is not open")]
     UnknownSequence,
-    /// A sequence stands twice in one plan.
-    #[error("a sequence stands twice in one step")]
+    /// A sequence that occurs twice in one plan.
+    #[error("a sequence occurs twice in one step")]
     DuplicateSequence,
     /// An entry without tokens, or a plan without entries.
     #[error("a step without tokens")]
@@ -29,83 +29,84 @@ pub enum ErrorKind {
     /// A token id outside the model's vocabulary.
     #[error("token {id} is outside the vocabulary of {vocabulary}")]
     Token {
-        /// The id.
+        /// Token id.
         id: u32,
-        /// Ids below this exist.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// More tokens in one step than the engine takes.
+    /// A plan with more tokens than a step takes.
     #[error("{tokens} tokens in one step; at most {limit} are possible")]
     StepTooLarge {
-        /// Tokens in the plan.
+        /// Number of tokens in the plan.
         tokens: usize,
-        /// The most there may be.
+        /// Maximum number of tokens.
         limit: usize,
     },
-    /// A sequence would be longer than the context.
+    /// A sequence that would be longer than the context.
     #[error("{tokens} tokens do not fit the context of {context}")]
     ContextFull {
-        /// Tokens it would have.
+        /// Number of tokens that the sequence would have.
         tokens: usize,
-        /// The context.
+        /// Context length in tokens.
         context: usize,
     },
-    /// Logits of a model that has none, but only states.
-    #[error("the model is an encoder: it has states and no logits")]
+    /// A request for logits to an encoder, which has hidden states only.
+    #[error("the model is an encoder: it has hidden states and no logits")]
     NoLogits,
-    /// A part of a text of a model whose tokens see those behind them too.
-    #[error("the model's tokens see those behind them: a text must be computed in one step")]
+    /// A part of a text, to a model with bidirectional attention, which takes whole texts only.
+    #[error("the model attends to later tokens: a text must be computed in one step")]
     TextInParts,
-    /// A sequence with an adapter that was read for another model.
+    /// A sequence with an adapter of another model.
     #[error("an adapter was read for another model")]
     ForeignAdapter,
-    /// No free cache blocks.
+    /// A KV cache without enough free blocks.
     #[error("the key-value cache is full")]
     CacheFull,
-    /// A sequence was to be cut inside a block that others may share.
-    #[error("a cut at {tokens} tokens is inside a block that others may share")]
+    /// A truncation inside a full block that other sequences may share.
+    #[error("cannot truncate to {tokens} tokens: the block there may be shared")]
     SharedBlock {
-        /// Tokens that were to remain.
+        /// Number of tokens that were to remain.
         tokens: usize,
     },
-    /// A sequence was to be cut where a layer with a window or a state has given up what is needed to go on.
-    #[error("cannot truncate to {tokens} tokens: what layers with a window or a state need to go on is gone")]
+    /// A truncation to a position from which layers with a sliding window or a recurrent state cannot continue: their
+    /// cache there is gone.
+    #[error("cannot truncate to {tokens} tokens: the sliding window or recurrent state there is gone")]
     BehindWindow {
-        /// Tokens that were to remain.
+        /// Number of tokens that were to remain.
         tokens: usize,
     },
-    /// A sequence of a recurrent model goes on behind a step that failed in the middle.
-    #[error("a failed step has left the sequence's recurrent state between two tokens: truncate or close it")]
+    /// A step for a recurrent model's sequence whose state a failed step has left inconsistent.
+    #[error("the sequence's recurrent state was lost in a failed step: truncate or close the sequence")]
     StateLost,
-    /// A step was planned before the one under way was committed or abandoned.
-    #[error("the step before is still under way")]
+    /// A plan made before the previous step was committed or abandoned.
+    #[error("the previous step was neither committed nor abandoned")]
     StepUnderWay,
-    /// What was committed is not what was planned.
+    /// A commit whose results do not match the plan.
     #[error("results of request {request}: {what}")]
     Commit {
-        /// The request's number.
+        /// Number of the request.
         request: u64,
-        /// What is wrong.
+        /// Description of the mismatch.
         what: &'static str,
     },
     /// A sampling parameter outside its range.
     #[error("{name}: {what}")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         name: &'static str,
-        /// What is wrong with it.
+        /// Description of the allowed range.
         what: String,
     },
-    /// The model produced logits that are not numbers.
+    /// Logits that are NaN or infinite.
     #[error("the model produced values that are not numbers; its weights are damaged or overflow")]
     NotFinite,
-    /// No token is both allowed and possible.
+    /// A constraint that allows only tokens of probability zero.
     #[error("no token is both allowed by the constraint and possible for the model")]
     NothingAllowed,
 }
 
 impl Error {
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind

@@ -1,8 +1,9 @@
-//! [`Generator`]: the one loop that serves requests of any kind: plan, compute, hand out, choose, commit.
+//! [`Generator`]: the loop that serves requests of all kinds. It plans a step, computes it, distributes the results,
+//! samples and commits.
 //!
-//! It drives a [`Scheduler`] and an [`Engine`] and keeps what each request is for as an [`Answer`]. Masks, sampling and
-//! probabilities of a request take up to some milliseconds and depend on no other request: they are computed by the
-//! threads that have just computed the step, which have nothing to do then.
+//! It drives a [`Scheduler`] and an [`Engine`] and keeps an [`Answer`] per request, which receives the results. Grammar
+//! masks, sampling and probabilities of a request take up to some milliseconds and depend on no other request: they run
+//! in parallel on the pool's threads, which are idle between two forward passes.
 
 use crate::engine::{Engine, OutputRow, Outputs, StateRow, StepOutput};
 use crate::error::Error;
@@ -13,37 +14,39 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Reads the position of a token and the logits behind it.
+/// Callback for the position of a token and the logits after it.
 pub type LogitReader = dyn Fn(usize, &[f32]) + Send + Sync;
 
-/// What becomes of a request's results. Its methods run on the threads that compute, for several answers at a time.
+/// Receiver of a request's results. Its methods run on the pool's threads, for several answers at a time.
 pub trait Answer: Send {
-    /// With how many of the best tokens each of the prompt's is told, where their logits are wanted
-    /// ([`PromptRows::Logits`](crate::schedule::PromptRows)); `None` if they are not told at all.
+    /// Returns the number of top tokens to report with the log probability of each prompt token, where the request asks
+    /// for their logits ([`PromptRows::Logits`](crate::schedule::PromptRows)); `None` if log probabilities are not
+    /// reported.
     fn scores(&self) -> Option<usize> {
         None
     }
 
-    /// Takes the log probabilities of the prompt's next tokens. The first token of all has none.
+    /// Takes the log probabilities of the next prompt tokens. The first token of a prompt has none.
     fn score(&mut self, _scored: Vec<TokenLogprobs>) {}
 
-    /// What reads the logits behind the prompt's tokens, where they are wanted; it is called on several threads at a time.
+    /// Returns the callback for the logits after the prompt's tokens, if they are requested. It is called on several
+    /// threads at a time.
     fn reader(&self) -> Option<&LogitReader> {
         None
     }
 
-    /// Takes the states of the prompt's next tokens, where they are wanted.
+    /// Takes the hidden states of the next prompt tokens, if they are requested.
     fn pool(&mut self, _states: &[StateRow<'_>]) {}
 
-    /// Chooses the tokens behind the rows: one, and one more for each guess that is right, as
-    /// [`verify`](crate::schedule::verify) does; and whether the request ends with them. None only where none can be
-    /// chosen, with which it ends.
+    /// Samples the tokens after the rows: one, and one more for each accepted draft token, as
+    /// [`verify`](crate::schedule::verify) does. Returns them and whether the request ends with them. An empty list
+    /// means that no token can be chosen, which ends the request.
     fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool);
 }
 
-/// Requests and the engine that serves them.
+/// Requests with the engine that serves them.
 ///
-/// Whoever drives it repeats [`plan`](Self::plan) and [`compute`](Self::compute), and takes out what is over.
+/// The caller repeats [`plan`](Self::plan) and [`compute`](Self::compute), and takes out finished requests.
 #[derive(Debug)]
 pub struct Generator<A> {
     engine: Engine,
@@ -55,62 +58,62 @@ pub struct Generator<A> {
 
 type Active<A> = HashMap<RequestId, (Request, A)>;
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What was decided, in order.
+    /// Decisions about requests, in order.
     pub decisions: Vec<Decision>,
-    /// Why the step failed, if it did; its requests are over.
+    /// Error of a failed step; its requests have ended.
     pub failed: Option<Error>,
-    /// Tokens guessed ahead, and how many of them were right.
+    /// Numbers of draft tokens and of accepted draft tokens.
     pub guesses: (usize, usize),
 }
 
-/// The fewest prompt tokens beside those who decode: fewer would make long prompts endless.
-const LEAST_PROMPT_TOKENS: usize = 16;
-/// How many times longer a step in which nobody decodes may take: only those who come meanwhile wait for it.
-const ALONE: u32 = 2;
-/// How many times longer computing the tokens of such a step takes at least than reading the weights for it, so that
-/// longer steps would save little; and the fewest tokens of it.
-const LEAST_ALONE: (f64, usize) = (16.0, 64);
+/// Minimum of prompt tokens in a step with decoding requests: with fewer, long prompts would take too long.
+const MIN_PROMPT_TOKENS: usize = 16;
+/// Factor by which a step without decoding requests may take longer: only requests that arrive meanwhile wait for it.
+const ALONE_FACTOR: u32 = 2;
+/// Minimum ratio of the time of computing the tokens of such a step to the time of reading the weights (longer steps
+/// would save little), and the minimum of tokens in it.
+const MIN_ALONE: (f64, usize) = (16.0, 64);
 
 impl<A: Answer> Generator<A> {
-    /// A generator without requests. The scheduler is one for the engine's cache.
+    /// Creates a generator without requests. The scheduler must be one for the engine's cache.
     #[must_use]
     pub fn new(engine: Engine, scheduler: Scheduler) -> Generator<A> {
         let cpu = engine.shared_cpu();
         Generator { engine, cpu, scheduler, cost: StepCost::default(), active: HashMap::new() }
     }
 
-    /// The engine.
+    /// Returns the engine.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The same, to open and close sequences that requests are to be held in.
+    /// Returns the engine, to open and close sequences for requests with [`Held`](crate::schedule::Held) sequences.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     #[must_use]
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// Whether nothing waits or runs, and no end is still to be reported.
+    /// Returns true if no request waits or runs, and no end of a request is still to be reported.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.scheduler.is_idle()
     }
 
-    /// The requests that were not taken out, with their answers.
+    /// Returns the requests that were not taken out, with their answers.
     pub fn active(&self) -> impl Iterator<Item = (&Request, &A)> {
         self.active.values().map(|(request, answer)| (request, answer))
     }
 
-    /// One of them.
+    /// Returns one of these requests.
     pub fn get_mut(&mut self, id: RequestId) -> Option<(&Request, &mut A)> {
         self.active.get_mut(&id).map(|(request, answer)| (&*request, answer))
     }
@@ -118,7 +121,7 @@ impl<A: Answer> Generator<A> {
     /// Puts a request in the queue.
     ///
     /// # Errors
-    /// It cannot be served, or not now; the answer comes back.
+    /// The request cannot be served, or not now; its answer is returned.
     pub fn submit(&mut self, request: Request, answer: A, now: Duration) -> Result<(), (Refusal, A)> {
         if let Err(refusal) = self.scheduler.submit(request.clone(), now) {
             return Err((refusal, answer));
@@ -127,38 +130,39 @@ impl<A: Answer> Generator<A> {
         Ok(())
     }
 
-    /// Takes out a request; one that is not over ends.
+    /// Takes out a request, and cancels it if it is unfinished.
     pub fn take(&mut self, id: RequestId) -> Option<(Request, A)> {
         let taken = self.active.remove(&id)?;
         self.scheduler.cancel(id, self.engine.tables_mut());
         Some(taken)
     }
 
-    /// The engine, for other work. What was not taken out is forgotten.
+    /// Returns the engine and drops the requests that were not taken out.
     #[must_use]
     pub fn into_engine(self) -> Engine {
         self.engine
     }
 
-    /// All requests that were not taken out; the engine is given back first.
+    /// Drops the engine and returns the requests that were not taken out.
     #[must_use]
     pub fn into_active(self) -> Vec<(Request, A)> {
         drop(self.engine);
         self.active.into_values().collect()
     }
 
-    /// Decides on the next step; see [`Scheduler::plan`]. There is nothing to compute if it schedules nothing.
+    /// Plans the next step; see [`Scheduler::plan`]. If it schedules nothing, there is nothing to compute.
     ///
     /// # Errors
-    /// The step before was not computed to its end.
+    /// The previous step was not completed.
     pub fn plan(&mut self, now: Duration) -> Result<Step, Error> {
         self.scheduler.plan(now, self.engine.tables_mut())
     }
 
-    /// Runs the step that was planned last, and hands out its results. One without entries does nothing.
+    /// Runs the step that was planned last, and distributes its results. A step without entries does nothing.
     ///
     /// # Errors
-    /// An answer broke its promise; the step is still under way. A step that fails is no error but an [`Outcome`].
+    /// An answer returned tokens that [`Scheduler::commit`] refuses; the step is still under way. A failed step is no
+    /// error but an [`Outcome`].
     pub fn compute(&mut self, step: &Step) -> Result<Outcome, Error> {
         if step.scheduled.is_empty() {
             return Ok(Outcome::default());
@@ -175,7 +179,8 @@ impl<A: Answer> Generator<A> {
         Ok(Outcome { decisions, failed: None, guesses })
     }
 
-    /// Adjusts the sizes of steps to what this one has cost, so that prompts hold up those who decode by about `stall`.
+    /// Adjusts the sizes of steps to the measured time of this one, so that prompts delay decoding requests by about
+    /// `stall`.
     pub fn observe(&mut self, step: &Step, time: Duration, stall: Duration) {
         let tokens = step.scheduled.iter().map(|s| s.tokens).sum();
         let positions = |s: &Scheduled| s.tokens as f64 * (s.position as f64 + s.tokens as f64 / 2.0);
@@ -185,16 +190,16 @@ impl<A: Answer> Generator<A> {
         self.scheduler.tune(|tuned| {
             let most = tuned.step_tokens;
             let clamp = |tokens: usize, least: usize| tokens.clamp(least.min(most), most);
-            // What is computed whole takes a step as it is.
+            // Whole prompts cannot be divided.
             if tuned.whole_prompts {
                 return;
             }
             if let Some(beside) = cost.tokens_within(stall) {
-                tuned.prompt_tokens_beside_decode = clamp(beside, LEAST_PROMPT_TOKENS);
+                tuned.prompt_tokens_beside_decode = clamp(beside, MIN_PROMPT_TOKENS);
             }
-            if let (Some(alone), Some(weights)) = (cost.tokens_within(stall * ALONE), weights) {
-                let worth = (weights * LEAST_ALONE.0) as usize;
-                tuned.prompt_tokens_alone = clamp(alone, worth.max(LEAST_ALONE.1));
+            if let (Some(alone), Some(weights)) = (cost.tokens_within(stall * ALONE_FACTOR), weights) {
+                let worth = (weights * MIN_ALONE.0) as usize;
+                tuned.prompt_tokens_alone = clamp(alone, worth.max(MIN_ALONE.1));
                 tuned.weights_read_tokens = weights;
             }
             tuned.position_cost = cost.position_cost().unwrap_or(tuned.position_cost);
@@ -202,19 +207,19 @@ impl<A: Answer> Generator<A> {
     }
 }
 
-/// What a step computed for one request.
+/// Results of a step for one request.
 struct Entry<'a> {
     scheduled: &'a Scheduled,
-    /// Of its prompt.
+    /// Logits of prompt tokens.
     prompt: &'a [OutputRow<'a>],
-    /// To choose from; the first may be the prompt's last.
+    /// Logits to sample from; the first row may be the prompt's last.
     choice: &'a [OutputRow<'a>],
     states: &'a [StateRow<'a>],
     guesses: &'a [u32],
 }
 
 impl<'a> Entry<'a> {
-    /// Of every entry of a step that wanted anything, in order.
+    /// Returns the results of every entry of a step that asked for any, in order.
     fn all(step: &'a Step, mut rows: &'a [OutputRow<'a>], mut states: &'a [StateRow<'a>]) -> Vec<Entry<'a>> {
         let mut all = Vec::new();
         for (s, entry) in step.scheduled.iter().zip(&step.plan.entries) {
@@ -240,17 +245,17 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// An entry in the hands of a thread.
+/// Entry that a thread of the pool processes.
 struct Turn<'a, A> {
     entry: &'a Entry<'a>,
-    /// `None` for one that was taken out.
+    /// Answer of the request; `None` if that was taken out.
     answer: Option<&'a mut A>,
-    /// Tokens, and whether the request ends. Nothing can be chosen for one that was taken out.
+    /// Sampled tokens, and whether the request ends. A request that was taken out has none.
     chosen: (Vec<u32>, bool),
 }
 
-/// Gives every answer what the step computed for it, and lets it choose; what was chosen, and how many tokens were
-/// guessed and right.
+/// Passes every answer its results and lets it sample. Returns the sampled tokens, and the numbers of draft tokens and
+/// of accepted ones.
 fn hand_out<A: Answer>(
     step: &Step,
     output: &StepOutput<'_>,
@@ -291,7 +296,7 @@ fn hand_out<A: Answer>(
     (all, guesses)
 }
 
-/// Shows the logits of prompts to those who read them.
+/// Passes the logits of prompts to their readers.
 fn read<A: Answer>(entries: &[Entry<'_>], active: &Active<A>, cpu: &Cpu) {
     let mut wanted: Vec<(&LogitReader, &OutputRow<'_>)> = Vec::new();
     for entry in entries {
@@ -305,7 +310,7 @@ fn read<A: Answer>(entries: &[Entry<'_>], active: &Active<A>, cpu: &Cpu) {
     });
 }
 
-/// Tells answers the log probabilities of their prompts' tokens, as far as this step has them.
+/// Passes answers the log probabilities of their prompts' tokens, as far as this step has them.
 fn score<A: Answer>(entries: &[Entry<'_>], active: &mut Active<A>, cpu: &Cpu) {
     let mut wanted = Vec::new();
     for entry in entries {
@@ -313,7 +318,7 @@ fn score<A: Answer>(entries: &[Entry<'_>], active: &mut Active<A>, cpu: &Cpu) {
         let Some((request, answer)) = active.get(&id) else { continue };
         let Some(top) = answer.scores() else { continue };
         for row in entry.prompt {
-            // Behind the prompt's last token stands none of its own.
+            // The prompt's last token is followed by no token of the prompt.
             if let Some(token) = request.prompt.get(row.position + 1) {
                 wanted.push((id, row.logits, *token, top));
             }

@@ -1,7 +1,7 @@
-//! Who runs when: sequences and their cache blocks, the step, and the choice of tokens.
+//! Scheduler, sequences and their KV cache blocks, the forward step, and sampling.
 //!
-//! [`Engine::step`] is the only decode loop there is: it takes a plan that may hold any number of sequences,
-//! each with any number of new tokens, and gives the logits asked for. Everything that generates text calls it.
+//! [`Engine::step`] is the only forward pass: it takes a plan with any number of sequences, each with any number of new
+//! tokens, and returns the requested logits. All text generation goes through it.
 #![forbid(unsafe_code)]
 
 mod cache_kind;

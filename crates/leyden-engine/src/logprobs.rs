@@ -1,19 +1,19 @@
 //! [`TokenLogprobs`]: log probabilities of the model's own distribution, before any step of sampling.
 
-/// A token's log probability, and those of the best tokens at its place.
+/// Log probability of a token, with the most probable tokens at its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {
-    /// The token.
+    /// Token id.
     pub token: u32,
-    /// Its log probability; not a number where the model's output holds one that is none.
+    /// Log probability of the token; NaN if a logit is NaN.
     pub logprob: f32,
-    /// The best tokens, best first, and the token itself if it is none of them.
+    /// Most probable tokens, best first, and the token itself if it is not among them.
     pub top: Vec<(u32, f32)>,
 }
 
 impl TokenLogprobs {
-    /// Those of `token` and of the `top` best tokens. Of equal ones the lower id goes first. What holds no numbers has
-    /// no best tokens but `token`.
+    /// Computes the log probability of `token` and of the `top` most probable tokens. Of equal ones the lower id comes
+    /// first. If a logit is NaN, the only top token is `token`.
     ///
     /// ```
     /// use leyden_engine::TokenLogprobs;

@@ -1,11 +1,11 @@
-//! The blocks of the paged cache: free, held by sequences, or held by nobody and kept for their contents.
+//! Blocks of the paged KV cache: free, held by sequences, or held by none and kept for their contents.
 
 use crate::prefix::PrefixIndex;
 
-/// All blocks, how many sequences hold each, and the index of those that are full.
+/// Blocks, the number of sequences that hold each, and the index of full blocks.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// Blocks without contents, the next one last.
+    /// Blocks without contents; the last one is taken next.
     free: Vec<u32>,
     /// Number of sequences that hold each block.
     holders: Vec<u32>,
@@ -13,27 +13,27 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Blocks `0..count`, all free.
+    /// Creates blocks `0..count`, all free.
     pub(crate) fn new(count: u32, index: PrefixIndex) -> Pages {
         Pages { free: (0..count).rev().collect(), holders: vec![0; count as usize], index }
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub(crate) fn total(&self) -> usize {
         self.holders.len()
     }
 
-    /// Number of blocks that no sequence holds.
+    /// Returns the number of blocks that no sequence holds.
     pub(crate) fn available(&self) -> usize {
         self.free.len() + self.index.idle()
     }
 
-    /// Number of sequences that hold a block.
+    /// Returns the number of sequences that hold a block.
     pub(crate) fn holders(&self, block: u32) -> u32 {
         self.holders[block as usize]
     }
 
-    /// Takes a block for new contents, which has one holder then: a free one, or the longest unused of those kept.
+    /// Takes a block for new contents and gives it one holder: a free block, or one that the index evicts.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let block = self.free.pop().or_else(|| self.index.evict())?;
         self.holders[block as usize] = 1;
@@ -45,11 +45,11 @@ impl Pages {
         let n = &mut self.holders[block as usize];
         *n += 1;
         if *n == 1 {
-            self.index.wake(block);
+            self.index.mark_held(block);
         }
     }
 
-    /// Removes a holder. Returns whether the block's contents are gone: nobody holds it, and it is not in the index.
+    /// Removes a holder. Returns whether the block's contents are gone: it has no holder and is not in the index.
     pub(crate) fn let_go(&mut self, block: u32) -> bool {
         let n = &mut self.holders[block as usize];
         *n -= 1;
@@ -57,14 +57,14 @@ impl Pages {
             return false;
         }
         if self.index.contains(block) {
-            self.index.rest(block);
+            self.index.mark_idle(block);
             return false;
         }
         self.free.push(block);
         true
     }
 
-    /// Asserts what must hold between any two calls; `held` counts the holders of each block.
+    /// Asserts the invariants; `held` counts the holders of each block.
     #[cfg(test)]
     pub(crate) fn check(&self, held: &[u32]) {
         assert_eq!(held, self.holders);

@@ -1,10 +1,10 @@
-//! One vector for a text, from the states of its tokens.
+//! Pooling: one vector for a text, from the hidden states of its tokens.
 
 use leyden_models::Pooling;
 
-/// The states of a text so far.
+/// Hidden states of a text so far, pooled.
 ///
-/// Sums go up by position in `f64`, so however a text is cut into steps, the bits are the same.
+/// Sums are added by position in `f64`, so the bits do not depend on how a text is divided into steps.
 ///
 /// ```
 /// use leyden_engine::{Pool, Pooling};
@@ -16,46 +16,46 @@ use leyden_models::Pooling;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// All states are kept where there is none.
+    /// Pooling; `None` keeps all hidden states.
     pooling: Option<Pooling>,
     sum: Vec<f64>,
-    /// Of all states so far.
+    /// Sum of the weights of all hidden states so far.
     weight: f64,
 }
 
 impl Pool {
-    /// No states yet.
+    /// Creates an empty pool.
     #[must_use]
     pub fn new(pooling: Pooling) -> Pool {
         Pool { pooling: Some(pooling), sum: Vec::new(), weight: 0.0 }
     }
 
-    /// The same, to keep every state, one after the other.
+    /// Creates an empty pool that keeps every hidden state, one after the other.
     #[must_use]
     pub fn every() -> Pool {
         Pool { pooling: None, sum: Vec::new(), weight: 0.0 }
     }
 
-    /// Whether states before the last token matter.
+    /// Returns whether hidden states before the last token matter.
     #[must_use]
     pub fn needs_all(&self) -> bool {
         self.pooling.is_none_or(Pooling::needs_all)
     }
 
-    /// Returns true if the states of all tokens are kept until the text ends, and not one vector of them.
+    /// Returns true if the hidden states of all tokens are kept, instead of one vector.
     #[must_use]
     pub fn keeps_all(&self) -> bool {
         self.pooling.is_none()
     }
 
-    /// Whether the first token's state is all that matters.
+    /// Returns whether only the first token's hidden state matters.
     #[must_use]
     pub fn needs_first_only(&self) -> bool {
         self.pooling == Some(Pooling::Cls)
     }
 
-    /// Takes the state of the token at a position; positions ascend. The first begins anew, as when a text is computed a
-    /// second time.
+    /// Adds the hidden state of the token at a position; positions ascend. Position 0 starts again, as after a
+    /// preemption.
     pub fn push(&mut self, position: usize, state: &[f32]) {
         let begins = position == 0 || self.sum.is_empty() || self.pooling == Some(Pooling::Last);
         let weight = if self.pooling == Some(Pooling::WeightedMean) { (position + 1) as f64 } else { 1.0 };
@@ -71,7 +71,7 @@ impl Pool {
                 self.weight += weight;
             }
             Some(Pooling::Max) => {
-                // A value that is no number stays one.
+                // NaN stays NaN.
                 let greater = |a: f64, b: f64| if a >= b || a.is_nan() { a } else { b };
                 self.sum.iter_mut().zip(state).for_each(|(most, x)| *most = greater(*most, f64::from(*x)));
             }
@@ -79,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// The vector, or all states; empty without states.
+    /// Returns the pooled vector, or all hidden states; empty if there are none.
     #[must_use]
     pub fn vector(&self) -> Vec<f32> {
         let by = match self.pooling {

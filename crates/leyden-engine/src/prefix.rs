@@ -1,9 +1,9 @@
-//! Which blocks hold which tokens: the prefix cache's index.
+//! Index of the prefix cache: full blocks by their contents.
 //!
-//! A full block is known by everything that made it: the [`Scope`] of its sequence, the tokens before it and its own
-//! tokens. The index goes by a hash chained from block to block and then compares all of that, so a collision costs
-//! time and never gives a wrong block. Blocks that no sequence holds are kept until room is needed, and go in the order
-//! in which they were last used.
+//! A full block is identified by everything that its contents depend on: the [`Scope`] of its sequence, all earlier
+//! tokens and its own tokens. Lookups use a hash chained from block to block and then compare all of these, so a
+//! collision costs time and never returns a wrong block. Blocks that no sequence holds (idle blocks) are kept until
+//! room is needed, and evicted in the order in which they were last used.
 
 use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
 use leyden_models::AdapterSet;
@@ -11,50 +11,51 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// What, besides the tokens, must be equal for two sequences to share blocks.
+/// Everything besides the tokens that must be equal for two sequences to share blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// Which weights: their digest, or whatever else tells them apart.
+    /// Digest of the weights, or another name that identifies them.
     pub model: String,
-    /// How keys and values are stored.
+    /// Storage type of keys and values.
     pub kv_type: KvType,
-    /// Who may share: the API key, so that nobody learns from the time of an answer what others have asked. Sequences
-    /// with the empty owner share among themselves.
+    /// Owner of the blocks: the API key, so that response times reveal nothing about the prompts of other keys.
+    /// Sequences with the empty owner share among themselves.
     pub owner: String,
-    /// The adapters of the sequence, with their scales.
+    /// Adapters of the sequence, with their scales.
     pub adapters: AdapterSet,
-    /// Anything else that changes the result or parts users within a key.
+    /// Anything else that changes the result or separates users of one key.
     pub salt: String,
 }
 
-/// How many times the idle blocks are exchanged before an unused block loses the protection of its owner's share. Without
-/// an end, keys that are no longer used would keep their shares from the others.
+/// Number of times that all idle blocks are replaced before an unused block loses the protection of its owner's share.
+/// Without this limit, the blocks of keys that are no longer used would be kept forever.
 const MAX_TURNS: u64 = 16;
 
-/// A block in the index.
+/// Block in the index.
 #[derive(Debug)]
 struct Entry {
     hash: u64,
-    /// The block before it. It stays as long as this one, for whoever holds this one holds it too.
+    /// Previous block of the sequence. It stays in the index as long as this one: every holder of this block holds it
+    /// too.
     parent: Option<u32>,
     scope: Arc<Scope>,
     tokens: Box<[u32]>,
-    /// When its last holder let go; `None` while it is held.
+    /// Tick at which its last holder released it; `None` while it is held.
     idle_since: Option<u64>,
 }
 
-/// The index.
+/// Index of full blocks.
 #[derive(Debug)]
 pub(crate) struct PrefixIndex {
     entries: HashMap<u32, Entry>,
     by_hash: HashMap<u64, Vec<u32>>,
-    /// Blocks that nobody holds, the longest unused first.
+    /// Blocks without a holder, the least recently used first.
     idle: BTreeMap<u64, u32>,
-    /// The same, by owner.
+    /// Ticks of the idle blocks, by owner.
     owners: HashMap<String, BTreeSet<u64>>,
-    /// Counts the times that a block was let go.
+    /// Number of times that a block became idle.
     ticks: u64,
-    /// Bits of the hash that count; fewer in tests of collisions.
+    /// Bits of the hash that are used; fewer in tests of collisions.
     mask: u64,
 }
 
@@ -72,28 +73,28 @@ impl Default for PrefixIndex {
 }
 
 impl PrefixIndex {
-    /// An index whose hashes have few bits.
+    /// Creates an index whose hashes have few bits.
     #[cfg(test)]
     pub(crate) fn with_hash_bits(bits: u32) -> PrefixIndex {
         PrefixIndex { mask: (1 << bits) - 1, ..PrefixIndex::default() }
     }
 
-    /// Blocks that nobody holds.
+    /// Returns the number of blocks without a holder.
     pub(crate) fn idle(&self) -> usize {
         self.idle.len()
     }
 
-    /// Whether the block is in the index.
+    /// Returns whether the block is in the index.
     pub(crate) fn contains(&self, block: u32) -> bool {
         self.entries.contains_key(&block)
     }
 
-    /// Whether the block is in the index and held by nobody.
+    /// Returns whether the block is in the index and has no holder.
     pub(crate) fn is_idle(&self, block: u32) -> bool {
         self.entries.get(&block).is_some_and(|e| e.idle_since.is_some())
     }
 
-    /// The block that holds `tokens` behind the block `parent`.
+    /// Returns the block with `tokens` that follows the block `parent`.
     pub(crate) fn find(&self, scope: &Arc<Scope>, parent: Option<u32>, tokens: &[u32]) -> Option<u32> {
         let candidates = self.by_hash.get(&self.hash(scope, parent, tokens))?;
         candidates.iter().copied().find(|b| {
@@ -105,7 +106,7 @@ impl PrefixIndex {
         })
     }
 
-    /// The blocks of the longest known beginning of `tokens`, at most `limit` of them.
+    /// Returns the blocks of the longest known prefix of `tokens`, at most `limit` of them.
     pub(crate) fn longest(&self, scope: &Arc<Scope>, tokens: &[u32], limit: usize) -> Vec<u32> {
         let mut blocks = Vec::new();
         for part in tokens.chunks_exact(BLOCK_TOKENS).take(limit) {
@@ -117,7 +118,7 @@ impl PrefixIndex {
         blocks
     }
 
-    /// Takes in a block that is held and not yet known; `parent` must be known.
+    /// Adds a block that is held and not yet in the index; `parent` must be in it.
     pub(crate) fn insert(&mut self, block: u32, scope: &Arc<Scope>, parent: Option<u32>, tokens: &[u32]) {
         let hash = self.hash(scope, parent, tokens);
         let entry = Entry { hash, parent, scope: Arc::clone(scope), tokens: tokens.into(), idle_since: None };
@@ -125,8 +126,8 @@ impl PrefixIndex {
         self.by_hash.entry(hash).or_default().push(block);
     }
 
-    /// Somebody holds the block again.
-    pub(crate) fn wake(&mut self, block: u32) {
+    /// Marks a block as held again.
+    pub(crate) fn mark_held(&mut self, block: u32) {
         if let Some(e) = self.entries.get_mut(&block)
             && let Some(tick) = e.idle_since.take()
         {
@@ -135,8 +136,8 @@ impl PrefixIndex {
         }
     }
 
-    /// The block's last holder has let go of it. Of a chain, the last block goes first.
-    pub(crate) fn rest(&mut self, block: u32) {
+    /// Marks a block as idle: its last holder has released it. Of a sequence's blocks, the last one is released first.
+    pub(crate) fn mark_idle(&mut self, block: u32) {
         if let Some(e) = self.entries.get_mut(&block) {
             self.ticks += 1;
             e.idle_since = Some(self.ticks);
@@ -145,13 +146,13 @@ impl PrefixIndex {
         }
     }
 
-    /// Forgets an idle block, and returns it: the least recently used one of an owner with more than half of the idle blocks,
-    /// else of the owners with more than an equal share, else of all. So floods of several owners leave another its share,
-    /// until its blocks have been idle for [`MAX_TURNS`].
+    /// Removes an idle block from the index and returns it: the least recently used one of an owner with more than half
+    /// of the idle blocks, else of the owners with more than an equal share, else of all. So many requests of several
+    /// owners leave another owner its share, until its blocks have been idle for [`MAX_TURNS`].
     pub(crate) fn evict(&mut self) -> Option<u32> {
         let (&oldest, _) = self.idle.first_key_value()?;
         let idle = self.idle.len();
-        // The least recently used block of the owners with more than one part in `parts`.
+        // Returns the least recently used block of the owners with more than 1 / `parts` of the idle blocks.
         let above = |parts: usize| {
             let owners = self.owners.values().filter(|ticks| ticks.len() * parts > idle);
             owners.filter_map(|ticks| ticks.first().copied()).min()
@@ -172,7 +173,7 @@ impl PrefixIndex {
         Some(block)
     }
 
-    /// What must hold between any two calls; `held` counts the holders of each block.
+    /// Asserts the invariants; `held` counts the holders of each block.
     #[cfg(test)]
     pub(crate) fn check(&self, held: &[u32]) {
         for (b, e) in &self.entries {
@@ -186,10 +187,10 @@ impl PrefixIndex {
     }
 
     fn hash(&self, scope: &Scope, parent: Option<u32>, tokens: &[u32]) -> u64 {
-        // Fixed keys: the same requests always find the same blocks.
+        // Fixed hash keys: the same requests always find the same blocks.
         let mut hasher = DefaultHasher::new();
         match parent.and_then(|p| self.entries.get(&p)) {
-            // The chain: the parent's hash stands for the scope and for all tokens before.
+            // The parent's hash covers the scope and all earlier tokens.
             Some(p) => p.hash.hash(&mut hasher),
             None => scope.hash(&mut hasher),
         }

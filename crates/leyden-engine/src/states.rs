@@ -1,116 +1,119 @@
-//! The states of recurrent layers: one slot for each open sequence, and checkpoints of states at block borders.
+//! States of recurrent layers: one slot for each open sequence, and checkpoints of states at block borders.
 //!
-//! A recurrent layer has the state of a sequence's last token alone. A checkpoint is a copy of it, in a slot of its own, that
-//! belongs to the block whose last token is the copied state's. A sequence that begins with that block starts from the copy.
+//! A recurrent layer keeps only the state after a sequence's last token. A checkpoint is a copy of a state, in a slot
+//! of its own. It belongs to the block whose last token the state follows. A sequence that begins with that block
+//! continues from the copy.
 //!
-//! **Positions.** A sequence gets checkpoints at its newest block border, which replace each other as it grows; at the last
-//! border [`ENDING`] tokens before its prompt's end, because templates write what follows differently in the next turn;
-//! where another text with the same beginning parts from it, for a third that begins alike; and at multiples of a power of
-//! two of tokens in its prompt. So a next turn computes less than a block of old tokens, or a block and [`ENDING`].
+//! **Positions.** A sequence gets checkpoints at its newest block border, each replacing the one before; at the last
+//! border [`ENDING`] tokens before the end of its prompt, because chat templates write the tokens after it differently
+//! in the next turn; at the border where another text with the same prefix differs, for later texts with this prefix;
+//! and at multiples of a power of two of tokens in its prompt. So the next turn recomputes less than a block of old
+//! tokens, or a block and [`ENDING`].
 //!
-//! **Eviction.** There are at most as many checkpoints as the budget allows. Those of earlier turns behind which the same text
-//! has checkpoints by now go first, then the longest unused; owners with more than their share lose their own. So a long
-//! chat does not displace what texts have in common. A block whose contents go takes its checkpoint along.
+//! **Eviction.** The budget limits the number of checkpoints. Checkpoints of earlier turns are evicted first if the
+//! same text has later ones, then the least recently used; an owner with more than its share loses its own. So a long
+//! chat does not evict the checkpoints of shared prefixes. A block that is evicted loses its checkpoint too.
 
 use crate::cache_kind::CacheKind;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_models::StateCheckpoint;
 use std::collections::{HashMap, HashSet};
 
-/// Tokens at a prompt's end that the next turn of a chat may write differently: the opening of an answer.
+/// Number of tokens at a prompt's end that the next turn of a chat may write differently: the opening of an answer.
 const ENDING: usize = 16;
-/// Smallest distance in tokens of checkpoints within a prompt.
+/// Minimum distance in tokens of the regular checkpoints within a prompt.
 const DISTANCE: usize = 256;
-/// Part of all checkpoints that those within one prompt may take.
+/// Divisor of the number of checkpoints that gives the maximum of regular ones within one prompt.
 const TEXT_SHARE: usize = 4;
-/// How many times all checkpoints are exchanged before an unused one loses the protection of its owner's share.
+/// Number of times that all checkpoints are exchanged before an unused one loses the protection of its owner's share.
 const MAX_TURNS: u64 = 16;
-/// Fewest checkpoints that are of use: of a prompt's end and of the answer's.
+/// Minimum of useful checkpoints: one at the prompt's end and one in the answer.
 const FEWEST: usize = 2;
-/// Checkpoints without a setting: so many, and so many for each sequence, if the bytes allow them.
+/// Default number of checkpoints: the larger of a minimum and a number for each sequence, if the bytes allow them.
 const USUAL: (usize, usize) = (64, 4);
 
-/// Returns the usual budget in bytes for checkpoints of states of `state_bytes` each, for so many sequences at a time: at most
-/// `most` bytes, but no less than two states.
+/// Returns the default budget in bytes for checkpoints of states of `state_bytes` each, for so many sequences at a
+/// time: at most `most` bytes, but at least two states.
 #[must_use]
 pub fn usual_checkpoint_bytes(state_bytes: usize, sequences: usize, most: usize) -> usize {
     let wanted = sequences.saturating_mul(USUAL.1).max(USUAL.0);
     wanted.min(most / state_bytes.max(1)).max(FEWEST).saturating_mul(state_bytes)
 }
 
-/// The state of an open sequence.
+/// State of an open sequence.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceState {
     /// Slot of the state.
     pub(crate) slot: u32,
-    /// Set if checkpoints are made.
+    /// True if checkpoints are made.
     keeps: bool,
-    /// Number of tokens that it began with.
+    /// Number of tokens of the sequence when its checkpoint positions were set.
     start: usize,
-    /// Positions that get a checkpoint, ascending multiples of a block, and whether other texts are likely to part there.
+    /// Positions of checkpoints, ascending multiples of a block, and whether other texts are likely to differ after
+    /// them.
     marks: Vec<(usize, bool)>,
-    /// Block of the newest checkpoint that is no mark.
+    /// Block of the checkpoint at the newest border, if that is none of `marks`.
     newest: Option<u32>,
-    /// Set if a failed step has left the state between two tokens.
+    /// True if a failed step has left the state inconsistent.
     lost: bool,
 }
 
-/// A copy of a state.
+/// Copy of a state.
 #[derive(Debug)]
 struct Checkpoint {
     slot: u32,
-    /// Tick at which it was made or last restored.
+    /// Tick at which the checkpoint was made or last restored.
     used: u64,
-    /// Owner of the scope.
+    /// Owner in the sequence's scope.
     owner: String,
-    /// Set if its sequence drops it for the next one.
+    /// True if the sequence's next checkpoint replaces it.
     passing: bool,
-    /// Set if other texts are likely to part there.
+    /// True if other texts are likely to differ after it.
     common: bool,
-    /// Set if the text has checkpoints of a later turn.
+    /// True if the same text has checkpoints of a later turn.
     superseded: bool,
 }
 
-/// Slots and checkpoints.
+/// Slots of states, and checkpoints.
 #[derive(Debug)]
 pub(crate) struct States {
     /// Checkpoints by block.
     kept: HashMap<u32, Checkpoint>,
-    /// Most checkpoints.
+    /// Maximum number of checkpoints.
     limit: usize,
-    /// Slots taken so far, and those of them that are free.
+    /// Number of slots allocated so far, and those of them that are free.
     slots: u32,
     free: Vec<u32>,
     ticks: u64,
     /// Copies (from slot, to slot) to be made before the next step.
     restores: Vec<(u32, u32)>,
-    /// Blocks that get a checkpoint in the step under way.
+    /// Blocks of checkpoints of the step under way.
     made: HashSet<u32>,
 }
 
 impl States {
-    /// States without checkpoints.
+    /// Creates states without checkpoints.
     pub(crate) fn new() -> States {
         let (kept, restores, made) = Default::default();
         States { kept, limit: 0, slots: 0, free: Vec::new(), ticks: 0, restores, made }
     }
 
-    /// The same with at most so many checkpoints.
+    /// Sets the maximum number of checkpoints.
     pub(crate) fn with_checkpoints(self, limit: usize) -> States {
         States { limit, ..self }
     }
 
-    /// Returns whether beginnings can be reused.
+    /// Returns whether computed prefixes can be reused.
     pub(crate) fn reuses(&self) -> bool {
         self.limit > 0
     }
 
-    /// Number of checkpoints.
+    /// Returns the number of checkpoints.
     pub(crate) fn kept(&self) -> usize {
         self.kept.len()
     }
 
-    /// Number of slots that the cache must have.
+    /// Returns the number of slots that the cache must have.
     pub(crate) fn slots(&self) -> usize {
         self.slots as usize
     }
@@ -132,8 +135,8 @@ impl States {
         })
     }
 
-    /// Sets the positions of checkpoints of a sequence that has `start` tokens of a prompt of `prompt`, the first `shared` of
-    /// which are another text's too.
+    /// Sets the checkpoint positions of a sequence that has `start` tokens of a prompt of `prompt` tokens, the first
+    /// `shared` of which another text has too.
     pub(crate) fn plan(&self, state: &mut SequenceState, start: usize, prompt: usize, shared: usize) {
         (state.keeps, state.start) = (self.limit > 0, start);
         let mut every = DISTANCE;
@@ -142,11 +145,11 @@ impl States {
         }
         state.marks = (1..=prompt / every).map(|i| (i * every, true)).collect();
         States::mark(state, prompt.saturating_sub(ENDING), false);
-        // A single block is no beginning that is worth a place for long.
+        // A single block is too short a prefix to keep its checkpoint for long.
         States::mark(state, shared, shared > start + BLOCK_TOKENS);
     }
 
-    /// Adds a position, rounded down to a block border.
+    /// Adds a checkpoint position, rounded down to a block border.
     pub(crate) fn mark(state: &mut SequenceState, tokens: usize, common: bool) {
         let border = tokens / BLOCK_TOKENS * BLOCK_TOKENS;
         match state.marks.binary_search_by_key(&border, |mark| mark.0) {
@@ -161,12 +164,12 @@ impl States {
         !state.lost
     }
 
-    /// Notes that a failed step has left a state between two tokens.
+    /// Marks a state as lost by a failed step.
     pub(crate) fn lose(state: &mut SequenceState) {
         state.lost = true;
     }
 
-    /// Notes whether a step has made its checkpoints.
+    /// Ends a step; drops its checkpoints if it failed.
     pub(crate) fn end_step(&mut self, succeeded: bool) {
         for block in std::mem::take(&mut self.made) {
             if !succeeded {
@@ -175,7 +178,7 @@ impl States {
         }
     }
 
-    /// Takes a sequence back to its beginning, or to the checkpoint of its block `last`.
+    /// Resets a sequence's state to zero, or to the checkpoint of its block `last`.
     pub(crate) fn restore(&mut self, state: &mut SequenceState, last: Option<u32>) {
         self.ticks += 1;
         (state.lost, state.newest) = (false, None);
@@ -185,19 +188,20 @@ impl States {
         }
     }
 
-    /// Returns the copies (from slot, to slot) to be made before the next step, in order, and forgets them.
+    /// Takes the copies (from slot, to slot) to be made before the next step, in order.
     pub(crate) fn take_restores(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.restores)
     }
 
-    /// Notes that the sequence's block `from` is `to` from now on.
+    /// Replaces the sequence's block `from` by `to`.
     pub(crate) fn rename(state: &mut SequenceState, from: u32, to: u32) {
         if state.newest == Some(from) {
             state.newest = Some(to);
         }
     }
 
-    /// Returns the checkpoints to be made in a step that takes a sequence with these blocks from `from` tokens to `to`.
+    /// Returns the checkpoints to be made in a step that extends a sequence with these blocks from `from` tokens to
+    /// `to`.
     pub(crate) fn advance(
         &mut self,
         state: &mut SequenceState,
@@ -245,7 +249,8 @@ impl States {
         made
     }
 
-    /// Notes that a text that begins with these blocks gets checkpoints behind them.
+    /// Marks the checkpoints of these blocks as superseded by later ones of the same text, except those of shared
+    /// prefixes.
     fn supersede(&mut self, blocks: &[u32]) {
         for block in blocks {
             if let Some(checkpoint) = self.kept.get_mut(block) {
@@ -254,8 +259,8 @@ impl States {
         }
     }
 
-    /// Drops a checkpoint that is not of the step under way: of an owner with more than half of all, else of those with more
-    /// than an equal share, else of all. A checkpoint long unused loses the protection of its owner's share. Returns whether
+    /// Drops a checkpoint of an earlier step: of an owner with more than half of all, else of those with more than an
+    /// equal share, else of all. A checkpoint unused for long loses the protection of its owner's share. Returns whether
     /// there was one.
     fn evict(&mut self) -> bool {
         let mut owned: HashMap<&str, usize> = HashMap::new();
@@ -276,7 +281,7 @@ impl States {
 }
 
 impl CacheKind for States {
-    fn goes_on(&self, blocks: &[u32], tokens: usize) -> bool {
+    fn can_continue(&self, blocks: &[u32], tokens: usize) -> bool {
         let (n, rest) = (tokens / BLOCK_TOKENS, tokens % BLOCK_TOKENS);
         tokens == 0 || rest == 0 && self.kept.contains_key(&blocks[n - 1])
     }

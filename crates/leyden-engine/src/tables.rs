@@ -1,10 +1,11 @@
-//! Which cache blocks hold which sequence's tokens.
+//! Block tables: the KV cache blocks of every sequence.
 //!
-//! A block of [`BLOCK_TOKENS`] tokens is free, held by one or more sequences, or held by nobody and kept for its
-//! contents. Sequences opened with a [`Scope`] share full blocks; a shared block is never written, because new tokens
-//! only ever go behind the full blocks of a sequence.
+//! A block of [`BLOCK_TOKENS`] tokens is free, held by one or more sequences, or held by none and kept for its
+//! contents. Sequences opened with a [`Scope`] share full blocks. A shared block is never written: new tokens are only
+//! ever appended after the full blocks of a sequence.
 //!
-//! [`Pages`] are the blocks themselves. What layers of other kinds keep of them (a window, a state) is behind [`CacheKind`].
+//! [`Pages`] are the blocks themselves. The caches of layers with a sliding window or a recurrent state implement
+//! [`CacheKind`].
 
 use crate::cache_kind::CacheKind;
 use crate::error::{Error, ErrorKind};
@@ -19,49 +20,49 @@ use std::sync::Arc;
 
 mod checkpoints;
 
-/// An open sequence.
+/// Id of an open sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequenceId(u64);
 
-/// A sequence's blocks.
+/// Blocks and state of a sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Sequence {
-    /// The blocks in order; enough for `tokens`, possibly more.
+    /// Blocks in order; enough for `tokens`, possibly more.
     pub(crate) blocks: Vec<u32>,
-    /// Tokens whose keys and values are stored.
+    /// Number of tokens whose keys and values are stored.
     pub(crate) tokens: usize,
     scope: Option<Arc<Scope>>,
-    /// Leading blocks that are in the index.
+    /// Number of leading blocks that are in the index.
     published: usize,
-    /// Its state in recurrent layers.
+    /// State in recurrent layers.
     pub(crate) state: SequenceState,
-    /// What is added to the model's projections.
+    /// Adapters of the model's projections.
     pub(crate) adapters: AdapterSet,
 }
 
-/// What opening a sequence would take.
+/// Cost of opening a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Tokens whose keys and values are already in the cache.
+    /// Number of tokens whose keys and values are already in the cache.
     pub cached_tokens: usize,
-    /// Blocks by which [`BlockTables::available_blocks`] would sink.
+    /// Number by which [`BlockTables::available_blocks`] would shrink.
     pub blocks: usize,
 }
 
-/// The tables of all open sequences. Plain bookkeeping: knows neither keys nor values.
+/// Block tables of all open sequences. They hold block numbers only, no keys and values.
 #[derive(Debug)]
 pub struct BlockTables {
     pages: Pages,
-    /// Where layers with a window keep less than the others.
+    /// Slots of layers with a sliding window, if these keep fewer blocks than the others.
     windows: Option<Windows>,
-    /// States and their checkpoints in recurrent layers.
+    /// States and checkpoints of recurrent layers.
     states: Option<States>,
     sequences: HashMap<SequenceId, Sequence>,
     next: u64,
 }
 
 impl BlockTables {
-    /// Tables for blocks `0..count`, all free.
+    /// Creates tables for blocks `0..count`, all free.
     #[must_use]
     pub fn new(count: u32) -> BlockTables {
         BlockTables::with_index(count, PrefixIndex::default())
@@ -72,21 +73,21 @@ impl BlockTables {
         BlockTables { pages, windows: None, states: None, sequences, next: 0 }
     }
 
-    /// The same, where layers with a window of so many tokens have room for `slots` blocks alone.
+    /// Adds slots for layers with a sliding window of so many tokens, which then keep only `slots` blocks.
     pub(crate) fn with_windows(self, window: usize, slots: u32) -> BlockTables {
         let windows = Windows::new(window, self.pages.total() as u32, slots);
         BlockTables { windows: Some(windows), ..self }
     }
 
-    /// The same for recurrent layers, with at most so many checkpoints of states.
+    /// Adds states of recurrent layers, with at most so many checkpoints.
     pub(crate) fn with_states(self, checkpoints: usize) -> BlockTables {
         let states = self.states.unwrap_or_else(States::new);
-        // A block has one at most.
+        // A block has at most one checkpoint.
         let checkpoints = checkpoints.min(self.pages.total());
         BlockTables { states: Some(states.with_checkpoints(checkpoints)), ..self }
     }
 
-    /// The kinds of cache beside the blocks.
+    /// Returns the caches beside the blocks of keys and values.
     fn kinds(&self) -> impl Iterator<Item = &dyn CacheKind> {
         let windows = self.windows.as_ref().map(|kind| kind as &dyn CacheKind);
         windows.into_iter().chain(self.states.as_ref().map(|kind| kind as &dyn CacheKind))
@@ -97,27 +98,27 @@ impl BlockTables {
         windows.into_iter().chain(self.states.as_mut().map(|kind| kind as &mut dyn CacheKind))
     }
 
-    /// Returns whether a sequence can go back to any of its tokens, and so may be ahead of what is known for sure.
+    /// Returns whether a sequence can be truncated to any length, so that draft tokens can be rolled back.
     #[must_use]
     pub fn can_go_back(&self) -> bool {
         self.states.is_none()
     }
 
-    /// Returns whether a sequence can be continued behind its first `tokens` tokens.
-    fn goes_on(&self, s: &Sequence, tokens: usize) -> bool {
+    /// Returns whether a sequence can be continued after its first `tokens` tokens.
+    fn can_continue(&self, s: &Sequence, tokens: usize) -> bool {
         let current = tokens == s.tokens && States::is_current(&s.state);
-        self.windows.as_ref().is_none_or(|kind| kind.goes_on(&s.blocks, tokens))
-            && self.states.as_ref().is_none_or(|kind| current || kind.goes_on(&s.blocks, tokens))
+        self.windows.as_ref().is_none_or(|kind| kind.can_continue(&s.blocks, tokens))
+            && self.states.as_ref().is_none_or(|kind| current || kind.can_continue(&s.blocks, tokens))
     }
 
-    /// Blocks that layers with a window hold, where they hold fewer than the others.
+    /// Returns the number of blocks that layers with a sliding window keep, if these are fewer than the others'.
     #[must_use]
     pub fn window_blocks(&self) -> Option<usize> {
         self.windows.as_ref().map(Windows::used)
     }
 
-    /// Makes room in layers with a window for what each of some sequences gets in a step: so many new tokens. Gives the blocks
-    /// that got a place there, and which; `None` if there is too little room.
+    /// Assigns slots in layers with a sliding window to the new tokens of a step, given as pairs of sequence and
+    /// number. Returns the blocks that were assigned slots, with these slots; `None` if there are too few.
     pub(crate) fn place(&mut self, new: &[(SequenceId, usize)]) -> Option<Vec<(u32, u32)>> {
         let Some(windows) = &mut self.windows else { return Some(Vec::new()) };
         let (mut old, mut fresh) = (Vec::new(), Vec::new());
@@ -134,32 +135,32 @@ impl BlockTables {
         windows.place(&old, &fresh, &kept).then(|| windows.take_placed())
     }
 
-    /// Returns how many of a sequence's first `tokens` tokens it can keep: all, or those before the last block border where
-    /// layers with a window or a state still have what is needed to go on.
+    /// Returns the number of tokens, at most `tokens`, to which a sequence can be truncated: `tokens` itself, or the
+    /// last block border before it from which layers with a sliding window or a recurrent state can continue.
     #[must_use]
     pub fn keepable(&self, id: SequenceId, tokens: usize) -> usize {
         let Some(s) = self.sequences.get(&id) else { return 0 };
         let tokens = tokens.min(s.tokens);
-        if self.goes_on(s, tokens) {
+        if self.can_continue(s, tokens) {
             return tokens;
         }
         let borders = (1..=tokens / BLOCK_TOKENS).rev().map(|n| n * BLOCK_TOKENS);
-        borders.into_iter().find(|border| self.goes_on(s, *border)).unwrap_or(0)
+        borders.into_iter().find(|border| self.can_continue(s, *border)).unwrap_or(0)
     }
 
-    /// Blocks there are.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn total_blocks(&self) -> usize {
         self.pages.total()
     }
 
-    /// Blocks that no sequence holds.
+    /// Returns the number of blocks that no sequence holds.
     #[must_use]
     pub fn available_blocks(&self) -> usize {
         self.pages.available()
     }
 
-    /// Blocks that no sequence holds and whose contents are kept for reuse.
+    /// Returns the number of blocks that no sequence holds and whose contents are kept for reuse.
     #[must_use]
     pub fn cached_blocks(&self) -> usize {
         self.pages.index.idle()
@@ -175,7 +176,8 @@ impl BlockTables {
         self.insert(Sequence { adapters, ..Sequence::default() })
     }
 
-    /// What [`BlockTables::open_shared`] and a reservation for `length` tokens, at least as many, would take.
+    /// Returns the cost of [`BlockTables::open_shared`] for `tokens`, and of reserving `length` tokens, at least as
+    /// many.
     #[must_use]
     pub fn fit(&self, scope: Option<&Arc<Scope>>, tokens: &[u32], length: usize) -> Fit {
         let (known, _) = self.known(scope, tokens);
@@ -184,8 +186,9 @@ impl BlockTables {
         Fit { cached_tokens: known.len() * BLOCK_TOKENS, blocks: fresh + idle }
     }
 
-    /// Opens a sequence with the scope's adapters that begins with the blocks that are known to hold the beginning of `tokens`; returns it and
-    /// the number of tokens in it. The last of `tokens` is never among them, for its logits are wanted.
+    /// Opens a sequence with the scope's adapters that begins with the cached blocks of the longest known prefix of
+    /// `tokens`. Returns it and the number of tokens in it. The last of `tokens` is never among them, because its
+    /// logits are needed.
     pub fn open_shared(&mut self, scope: Arc<Scope>, tokens: &[u32]) -> (SequenceId, usize) {
         let (blocks, shared) = self.known(Some(&scope), tokens);
         blocks.iter().for_each(|b| self.pages.hold(*b));
@@ -208,7 +211,7 @@ impl BlockTables {
         }
     }
 
-    /// Tokens stored in a sequence.
+    /// Returns the number of tokens stored in a sequence.
     ///
     /// # Errors
     /// The sequence is not open.
@@ -216,13 +219,13 @@ impl BlockTables {
         Ok(self.get(id)?.tokens)
     }
 
-    /// Blocks that a sequence holds; 0 if it is not open.
+    /// Returns the number of blocks that a sequence holds; 0 if it is not open.
     #[must_use]
     pub fn blocks_of(&self, id: SequenceId) -> usize {
         self.sequences.get(&id).map_or(0, |s| s.blocks.len())
     }
 
-    /// How many more blocks would be available if all of `ids` were closed.
+    /// Returns the number of blocks that would become available if all of `ids` were closed.
     #[must_use]
     pub fn releasable(&self, ids: &[SequenceId]) -> usize {
         let mut let_go: HashMap<u32, u32> = HashMap::new();
@@ -232,10 +235,11 @@ impl BlockTables {
         let_go.iter().filter(|&(b, n)| self.pages.holders(*b) <= *n).count()
     }
 
-    /// Forgets all but the first `tokens` tokens of a sequence. A longer number changes nothing.
+    /// Truncates a sequence to its first `tokens` tokens. A number above its length changes nothing.
     ///
     /// # Errors
-    /// The sequence is not open, the cut is inside a block that others may share, or not [`keepable`](Self::keepable).
+    /// The sequence is not open, the cut is inside a full block that other sequences may share, or the length is not
+    /// [`keepable`](Self::keepable).
     pub fn truncate(&mut self, id: SequenceId, tokens: usize) -> Result<(), Error> {
         let keepable = self.keepable(id, tokens);
         let s = self.sequences.get_mut(&id).ok_or(ErrorKind::UnknownSequence)?;
@@ -263,8 +267,8 @@ impl BlockTables {
         Ok(())
     }
 
-    /// Makes room for the first `tokens` tokens of a sequence, or does nothing and returns `false` if there is none or
-    /// no such sequence. Contents that nobody holds make way.
+    /// Reserves blocks for the first `tokens` tokens of a sequence, evicting kept blocks as needed. Returns `false` and
+    /// does nothing if there are too few blocks or the sequence is not open.
     pub fn reserve(&mut self, id: SequenceId, tokens: usize) -> bool {
         let Some(s) = self.sequences.get(&id) else { return false };
         let missing = tokens.div_ceil(BLOCK_TOKENS).saturating_sub(s.blocks.len());
@@ -273,7 +277,7 @@ impl BlockTables {
         }
         let blocks: Vec<u32> = (0..missing).filter_map(|_| self.pages.take()).collect();
         for &b in &blocks {
-            // What it held before is no longer known.
+            // Its former contents are gone.
             self.kinds_mut().for_each(|kind| kind.forget(b));
         }
         if let Some(s) = self.sequences.get_mut(&id) {
@@ -282,8 +286,8 @@ impl BlockTables {
         true
     }
 
-    /// Lets others share the full blocks of a sequence; `tokens` are those it stores. A block that the index already
-    /// has takes the place of the sequence's own: the same tokens give the same bits. Does nothing for a sequence
+    /// Shares the full blocks of a sequence, which stores `tokens`. If the index already has a block with the same
+    /// contents, that one replaces the sequence's own: the same tokens give the same bits. Does nothing for a sequence
     /// opened without a scope.
     ///
     /// # Errors
@@ -313,14 +317,14 @@ impl BlockTables {
         Ok(())
     }
 
-    /// Records that a sequence's next `tokens` tokens are stored. There must be room for them.
+    /// Records that the next `tokens` tokens of a sequence are stored. Their blocks must be reserved.
     pub(crate) fn advance(&mut self, id: SequenceId, tokens: usize) {
         if let Some(s) = self.sequences.get_mut(&id) {
             s.tokens += tokens;
         }
     }
 
-    /// A sequence.
+    /// Returns an open sequence.
     pub(crate) fn get(&self, id: SequenceId) -> Result<&Sequence, Error> {
         Ok(self.sequences.get(&id).ok_or(ErrorKind::UnknownSequence)?)
     }
@@ -339,13 +343,13 @@ impl BlockTables {
         id
     }
 
-    /// Returns the known blocks for the beginning of `tokens`, without the last token, behind which all kinds of layers can
-    /// go on; and how many blocks there are that attention alone knows.
+    /// Returns the cached blocks of a prefix of `tokens`, without the last token, after which all kinds of layers can
+    /// continue; and the number of cached blocks that attention layers alone could use.
     fn known(&self, scope: Option<&Arc<Scope>>, tokens: &[u32]) -> (Vec<u32>, usize) {
         let limit = tokens.len().saturating_sub(1) / BLOCK_TOKENS;
         let mut blocks = scope.map_or_else(Vec::new, |s| self.pages.index.longest(s, tokens, limit));
         let all = blocks.len();
-        while !self.kinds().all(|kind| kind.goes_on(&blocks, blocks.len() * BLOCK_TOKENS)) {
+        while !self.kinds().all(|kind| kind.can_continue(&blocks, blocks.len() * BLOCK_TOKENS)) {
             blocks.pop();
         }
         (blocks, all)
@@ -357,7 +361,7 @@ impl BlockTables {
         }
     }
 
-    /// Lets go of all but the first `keep` blocks, last first.
+    /// Releases all but the first `keep` blocks, last first.
     fn release(&mut self, blocks: &mut Vec<u32>, keep: usize) {
         while blocks.len() > keep
             && let Some(block) = blocks.pop()
@@ -366,7 +370,7 @@ impl BlockTables {
         }
     }
 
-    /// What must hold between any two calls.
+    /// Asserts the invariants.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let mut held = vec![0; self.pages.total()];
@@ -382,7 +386,7 @@ impl BlockTables {
         self.kinds().for_each(CacheKind::check);
     }
 
-    /// Open sequences.
+    /// Returns the number of open sequences.
     #[cfg(test)]
     pub(crate) fn open_sequences(&self) -> usize {
         self.sequences.len()

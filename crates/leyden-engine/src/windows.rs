@@ -1,36 +1,35 @@
-//! Where layers that attend to a window keep keys and values: in fewer blocks than the others, for what lies behind the window
-//! of every sequence makes way.
+//! Slots of layers with a sliding window, which keep keys and values in fewer blocks than the other layers: slots of
+//! blocks behind the windows of all sequences are reused.
 //!
-//! A sequence has the same blocks in all layers; for such a layer a block stands in a slot, or in none any more. Slots are
-//! taken when a step writes to their blocks, and given to others when there are no free ones: first those of the blocks that
-//! were used longest ago, and never those in the window of an open sequence. So a text that begins like an earlier one
-//! finds the end of that beginning as long as there is room.
+//! A sequence has the same block numbers in all layers; for a layer with a window, a block has a slot or none. A block
+//! gets a slot when a step writes to it. If no slot is free, the blocks used longest ago lose theirs, but never those
+//! in the window of an open sequence. So the end of a cached prefix can be reused as long as there are slots enough.
 
 use crate::cache_kind::CacheKind;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Tokens that a sequence can be cut back by at any time: guesses that turn out wrong.
+/// Number of tokens by which a sequence can be truncated at any time, to roll back draft tokens.
 const MARGIN: usize = BLOCK_TOKENS;
 
-/// Which slots hold which blocks.
+/// Slots of blocks.
 #[derive(Debug)]
 pub(crate) struct Windows {
-    /// Tokens that a token sees.
+    /// Window in tokens.
     window: usize,
-    /// The slot of each block.
+    /// Slot of each block.
     slots: Vec<Option<u32>>,
-    /// The block in each slot, and when it was last used.
+    /// Block in each slot, and the tick at which it was last used.
     blocks: Vec<Option<(u32, u64)>>,
     free: Vec<u32>,
     ticks: u64,
-    /// Blocks that came into slots since somebody asked.
+    /// Blocks assigned to slots since [`take_placed`](Self::take_placed) was last called.
     placed: Vec<(u32, u32)>,
 }
 
 impl Windows {
-    /// For a window of so many tokens over `blocks` blocks in `slots` slots.
+    /// Creates slots for a window of so many tokens, for `blocks` blocks in `slots` slots.
     pub(crate) fn new(window: usize, blocks: u32, slots: u32) -> Windows {
         Windows {
             window,
@@ -42,30 +41,32 @@ impl Windows {
         }
     }
 
-    /// Slots that are enough for so many sequences at a time, in steps of so many tokens.
+    /// Returns the number of slots that suffices for so many sequences at a time, in steps of so many tokens.
     pub(crate) fn slots_for(window: usize, sequences: usize, step_tokens: usize) -> usize {
-        // A window may begin and end within a block, and so may what is new of each sequence.
+        // A window may begin and end within a block, and so may the new tokens of each sequence.
         let each = (window + MARGIN).div_ceil(BLOCK_TOKENS) + 2;
         sequences.saturating_mul(each).saturating_add(step_tokens.div_ceil(BLOCK_TOKENS))
     }
 
-    /// Slots that are in use.
+    /// Returns the number of used slots.
     pub(crate) fn used(&self) -> usize {
         self.blocks.len() - self.free.len()
     }
 
-    /// The numbers of the blocks that a sequence of `tokens` tokens needs to go on, also when it is cut back a little.
+    /// Returns the indices of the blocks that a sequence of `tokens` tokens needs to continue, also after a truncation
+    /// by [`MARGIN`].
     pub(crate) fn needed(&self, tokens: usize) -> Range<usize> {
         (tokens + 1).saturating_sub(self.window + MARGIN) / BLOCK_TOKENS..tokens.div_ceil(BLOCK_TOKENS)
     }
 
-    /// Whether so many blocks can get slots without taking them from others.
+    /// Returns whether so many blocks can get slots without evicting others.
     pub(crate) fn has_free(&self, blocks: usize) -> bool {
         blocks <= self.free.len()
     }
 
-    /// Gives `fresh` blocks slots, taking them from blocks that are not in `kept` where none is free, and notes that those of
-    /// `old` which have one are in use. Returns `false` if there are too few; some of the blocks then have one.
+    /// Assigns slots to `fresh` blocks, evicting blocks that are not in `kept` where no slot is free, and marks the
+    /// blocks of `old` that have a slot as used. Returns `false` if there are too few slots; some of the blocks then
+    /// have one.
     pub(crate) fn place(&mut self, old: &[u32], fresh: &[u32], kept: &HashSet<u32>) -> bool {
         self.ticks += 1;
         for slot in old.iter().filter_map(|block| self.slots[*block as usize]) {
@@ -74,7 +75,7 @@ impl Windows {
             }
         }
         for &block in fresh {
-            // It may hold what was known under its number before.
+            // Its slot may have the contents of an earlier block with the same number.
             self.forget(block);
             if self.free.is_empty() {
                 self.make_way(kept);
@@ -87,7 +88,7 @@ impl Windows {
         true
     }
 
-    /// Frees the slots that were used longest ago of those that may be freed.
+    /// Frees the slots used longest ago among those of blocks not in `kept`.
     fn make_way(&mut self, kept: &HashSet<u32>) {
         let spare = |b: &&(u32, u64)| !kept.contains(&b.0);
         let Some(oldest) = self.blocks.iter().flatten().filter(spare).map(|b| b.1).min() else { return };
@@ -96,14 +97,14 @@ impl Windows {
         old.into_iter().for_each(|block| self.forget(block));
     }
 
-    /// Blocks that came into slots since this was last asked, in order.
+    /// Takes the blocks assigned to slots since the last call, with their slots, in order.
     pub(crate) fn take_placed(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.placed)
     }
 }
 
 impl CacheKind for Windows {
-    fn goes_on(&self, blocks: &[u32], tokens: usize) -> bool {
+    fn can_continue(&self, blocks: &[u32], tokens: usize) -> bool {
         let first = (tokens + 1).saturating_sub(self.window) / BLOCK_TOKENS;
         blocks[first..tokens.div_ceil(BLOCK_TOKENS)].iter().all(|b| self.slots[*b as usize].is_some())
     }

@@ -9,12 +9,12 @@ fn scope(owner: &str) -> Arc<Scope> {
     Arc::new(Scope { model: "m".to_owned(), kv_type: KvType::F16, owner: owner.to_owned(), adapters, salt })
 }
 
-/// Text number `i`, of `blocks` blocks and one token more.
+/// Returns text number `i`, of `blocks` blocks and one more token.
 fn text(i: u32, blocks: usize) -> Vec<u32> {
     (0..(blocks * B) as u32 + 1).map(|t| t * 7 + i).collect()
 }
 
-/// Stores a text as a request would, and closes the sequence. Returns how much of it was there.
+/// Stores a text as a request would, and closes the sequence. Returns the number of its tokens that were cached.
 fn store(t: &mut BlockTables, scope: &Arc<Scope>, tokens: &[u32]) -> usize {
     let (id, cached) = t.open_shared(Arc::clone(scope), tokens);
     assert!(t.reserve(id, tokens.len()));
@@ -81,7 +81,7 @@ fn the_longest_unused_goes_first_and_the_end_of_a_text_before_its_beginning() {
     store(&mut t, &a, &text(1, 3));
     store(&mut t, &a, &text(2, 2));
     assert_eq!(t.available_blocks(), 8);
-    // Takes all that is free (two partial blocks and one) and the last block of text 1.
+    // Takes all free blocks (two partial blocks and one) and the last block of text 1.
     let id = t.open();
     assert!(t.reserve(id, 4 * B));
     t.check();
@@ -139,7 +139,7 @@ fn sequences_that_compute_the_same_at_the_same_time_end_up_with_the_same_blocks(
     assert_eq!(t.available_blocks(), 16 - 3 - 3);
     assert_eq!(t.releasable(&open[..2]), 2);
     assert_eq!(t.releasable(&open), 6);
-    // What is shared is not cut, but whole blocks can be let go of.
+    // A cut inside a shared block is refused, but whole blocks can be released.
     assert!(t.truncate(open[0], B + 1).is_err());
     t.truncate(open[0], 2 * B).unwrap();
     t.check();
@@ -149,7 +149,7 @@ fn sequences_that_compute_the_same_at_the_same_time_end_up_with_the_same_blocks(
     assert_eq!((t.available_blocks(), t.cached_blocks()), (16, 3));
 }
 
-/// What a sequence's blocks hold, as one who writes to them sees it.
+/// Model of the blocks' contents, compared with what each sequence should have stored.
 #[derive(Default)]
 struct Memory(HashMap<u32, Vec<u32>>);
 
@@ -168,8 +168,8 @@ impl Memory {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Sequences open, grow, are cut and close at random, with hashes of a few bits, so that nearly all collide. What
-    /// each reads through its blocks is always what it should be, and no block is lost.
+    /// Sequences open, grow, are truncated and close at random, with hashes of a few bits, so that nearly all collide.
+    /// The contents that each reads through its blocks are always its own, and no block is lost.
     #[test]
     fn a_sequence_always_reads_its_own_tokens(
         bits in 0_u32..5, calls in prop::collection::vec((0_u8..5, 0_usize..6, 0_u32..3, 0_usize..5), 1..120)
@@ -181,7 +181,7 @@ proptest! {
         for (what, which, variant, length) in calls {
             match what {
                 0 | 1 => {
-                    // Texts with common beginnings, and those that differ late or early.
+                    // Texts with common prefixes, and texts that differ late or early.
                     let mut tokens: Vec<u32> = vec![variant % 2; length * B + 1 + which];
                     if let Some(t) = tokens.get_mut(which * B) {
                         *t = variant;
@@ -205,7 +205,7 @@ proptest! {
                     t.close(id);
                 }
                 3 if !open.is_empty() => {
-                    // A cut that does not touch what is published, as of wrong guesses, then another token.
+                    // A truncation that does not touch shared blocks, as of rejected draft tokens, then another token.
                     let i = which % open.len();
                     let (id, tokens) = &mut open[i];
                     let keep = tokens.len() - tokens.len() % B.min(tokens.len());
@@ -229,7 +229,7 @@ proptest! {
     }
 }
 
-/// Without a budget for checkpoints nothing is shared, and no sequence goes back, but to nothing.
+/// Without a budget for checkpoints nothing is shared, and sequences can be truncated only to nothing.
 #[test]
 fn sequences_with_states_begin_anew() {
     let mut t = BlockTables::new(8).with_states(0);
@@ -247,7 +247,7 @@ fn sequences_with_states_begin_anew() {
     assert!(t.truncate(first, B).is_err());
     t.truncate(first, 2 * B).unwrap();
     t.truncate(first, 0).unwrap();
-    // Slots are given again.
+    // Slots are reused.
     let third = t.open();
     assert_eq!([first, second, third].map(|id| t.get(id).unwrap().state.slot), [0, 1, 2]);
     t.close(second);

@@ -1,8 +1,8 @@
-//! Tokens that may be chosen at all.
+//! [`TokenSet`]: tokens that a constraint allows.
 
-/// A set of tokens as bits: token `t` is bit `t % 32` of word `t / 32`. Tokens beyond the last word are not in it.
+/// Set of tokens as a bit mask: token `t` is bit `t % 32` of word `t / 32`. Tokens beyond the last word are not in it.
 ///
-/// What makes such sets, a grammar for example, is no business of the sampler's.
+/// The sampler does not depend on the source of the mask, a grammar for example.
 ///
 /// ```
 /// use leyden_engine::sample::TokenSet;
@@ -16,19 +16,19 @@ pub struct TokenSet<'a> {
 }
 
 impl<'a> TokenSet<'a> {
-    /// A set of these bits.
+    /// Creates a set from bits.
     #[must_use]
     pub fn new(words: &'a [u32]) -> TokenSet<'a> {
         TokenSet { words }
     }
 
-    /// Whether a token is in the set.
+    /// Returns whether a token is in the set.
     #[must_use]
     pub fn contains(self, id: u32) -> bool {
         self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 == 1)
     }
 
-    /// Puts the logits of all other tokens at minus infinity.
+    /// Sets the logits of all other tokens to minus infinity.
     pub(super) fn mask(self, logits: &mut [f32]) {
         let (known, beyond) = logits.split_at_mut(logits.len().min(self.words.len() * 32));
         beyond.fill(f32::NEG_INFINITY);

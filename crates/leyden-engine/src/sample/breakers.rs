@@ -1,23 +1,23 @@
-//! Sequence breakers: texts across which DRY sees no repetition, as tokens.
+//! Sequence breakers, as tokens: texts at which DRY stops counting a repetition.
 //!
-//! A text need not begin where a token does: the token `."` and then a line break contain `"\n`. So a breaker is every
-//! token that holds the text, and every token that ends in a beginning of it, followed by the tokens of the rest (the
-//! method of koboldcpp, pi6am, 2024).
+//! A breaker need not coincide with tokens: the token `."` and then a line break contain `"\n`. So it is converted to
+//! every token that contains it, and to every token that ends in a prefix of it, followed by the tokens of the rest
+//! (the method of koboldcpp, pi6am, 2024).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Longest breaker in characters. It bounds the work per token of the vocabulary.
+/// Maximum length of a breaker in characters. It bounds the work per token of the vocabulary.
 const MAX_CHARS: usize = 40;
-/// Most breakers, for the same reason.
+/// Maximum number of breakers, for the same reason.
 const MAX_TEXTS: usize = 64;
-/// Tokens compared behind the first one. It bounds the work per token of the text.
+/// Maximum number of tokens compared after the first one. It bounds the work per token of the text.
 const MAX_TAIL: usize = 20;
 
 /// Token sequences that break repetitions. Cheap to clone. The default has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceBreakers {
-    /// By first token, the tokens behind it. Empty where the first token holds the whole text.
+    /// Remaining tokens of each breaker, by its first token; empty if that contains the whole text.
     tails: Arc<HashMap<u32, Vec<Vec<u32>>>>,
 }
 
@@ -25,7 +25,7 @@ impl SequenceBreakers {
     /// Checks texts before they are converted.
     ///
     /// # Errors
-    /// There are too many, or one is empty or too long; the text says which.
+    /// There are too many texts, or one is empty or too long; the message says which.
     pub fn check(texts: &[String]) -> Result<(), String> {
         if texts.len() > MAX_TEXTS {
             return Err(format!("{} sequence breakers; at most {MAX_TEXTS} are possible", texts.len()));
@@ -40,10 +40,10 @@ impl SequenceBreakers {
     /// Converts texts for a vocabulary: `piece` gives the bytes of the tokens below `vocabulary`, `encode` the tokens
     /// of a text. Takes some ten milliseconds for a large vocabulary.
     ///
-    /// The rest of a text that would begin within a character cannot be encoded and is left out.
+    /// A prefix that ends within a character is left out, because the rest cannot be encoded.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// The first error of `encode`.
     pub fn new<'a, E>(
         texts: &[String],
         vocabulary: usize,
@@ -53,7 +53,7 @@ impl SequenceBreakers {
         let mut tails: HashMap<u32, Vec<Vec<u32>>> = HashMap::new();
         for text in texts.iter().filter(|t| !t.is_empty()) {
             let bytes = text.as_bytes();
-            // By the length of the beginning that the first token ends in.
+            // Indexed by the length of the prefix in which the first token ends.
             let mut rests: Vec<Option<Vec<u32>>> = vec![None; bytes.len()];
             for id in (0..u32::MAX).take(vocabulary) {
                 let Some(piece) = piece(id) else { continue };
@@ -73,7 +73,7 @@ impl SequenceBreakers {
                             rests[n].insert(rest).clone()
                         }
                     };
-                    // A vocabulary may be unable to write the rest; then it never follows.
+                    // A vocabulary may be unable to encode the rest; then it never follows.
                     if !rest.is_empty() {
                         add(&mut tails, id, rest);
                     }
@@ -83,7 +83,7 @@ impl SequenceBreakers {
         Ok(SequenceBreakers { tails: Arc::new(tails) })
     }
 
-    /// From token sequences.
+    /// Creates breakers from token sequences.
     #[must_use]
     pub fn from_tokens(sequences: &[Vec<u32>]) -> SequenceBreakers {
         let mut tails = HashMap::new();
@@ -95,12 +95,12 @@ impl SequenceBreakers {
         SequenceBreakers { tails: Arc::new(tails) }
     }
 
-    /// Whether this token alone is a breaker.
+    /// Returns whether this token alone is a breaker.
     pub(super) fn is_breaker(&self, id: u32) -> bool {
         self.tails.get(&id).is_some_and(|t| t.iter().any(Vec::is_empty))
     }
 
-    /// How many tokens follow the last breaker in `text`; all if there is none.
+    /// Returns the number of tokens after the last breaker in `text`; all if there is none.
     pub(super) fn tokens_behind(&self, text: &[u32]) -> usize {
         if self.tails.is_empty() {
             return text.len();

@@ -1,36 +1,36 @@
-//! Tokens still in the running.
+//! [`Candidates`]: tokens that can still be drawn.
 //!
-//! A vocabulary has up to some 200,000 tokens, of which a few dozen matter. So the logits stay in one array by
-//! token id until a step asks for a part of them, and nothing is ever sorted further than it is read.
+//! A vocabulary has up to some 200,000 tokens, of which a few dozen matter. So the logits stay in one array by token id
+//! until a step asks for a part of them, and only the part that is read is sorted.
 
 use super::TokenSet;
 use leyden_kernels::{Tier, ops};
 use std::cmp::Ordering;
 
-/// A token and its logit.
+/// Token and its logit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Item {
     pub(super) id: u32,
     pub(super) logit: f32,
 }
 
-/// Logits that share one maximum: the best k of them lie in the k blocks with the highest maxima.
+/// Number of logits with a common maximum: the best k of all lie in the k blocks with the highest maxima.
 const BLOCK: usize = 64;
 
-/// How many of the best are sorted at first; then four times as many, and so on.
+/// Number of best candidates sorted at first; then four times as many, and so on.
 const FIRST: usize = 64;
 
 /// Candidates, best first once sorted.
 #[derive(Debug)]
 pub(super) struct Candidates {
-    /// By token id, as long as `whole`.
+    /// Logits by token id, valid while `whole`.
     logits: Vec<f32>,
-    /// Whether no step has asked for items yet.
+    /// True until a step asks for items.
     whole: bool,
     items: Vec<Item>,
-    /// The first this many items are the best, in order.
+    /// Number of items at the front that are the best, in order.
     sorted: usize,
-    /// Still to divide the logits by. Kept apart so that the draw can take differences before it divides.
+    /// Pending divisor of the logits. Kept separate so that the draw can subtract before it divides.
     temperature: f32,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct Candidates {
 #[derive(Debug)]
 pub(super) struct Weights {
     pub(super) values: Vec<f32>,
-    /// Their sum.
+    /// Sum of the values.
     pub(super) sum: f64,
-    /// The logit whose weight is 1.
+    /// Logit whose weight is 1.
     pub(super) max: f32,
 }
 
@@ -50,12 +50,12 @@ impl Default for Candidates {
     }
 }
 
-/// Best first; among equals the lower id.
+/// Compares items: best first, then by lower id.
 fn order(a: &Item, b: &Item) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
 
-/// Brings the first `to` of `items` into order, of which `from` are there already.
+/// Sorts the first `to` of `items`, of which the first `from` are sorted already.
 pub(super) fn sort_part<T>(items: &mut [T], from: usize, to: usize, order: impl Fn(&T, &T) -> Ordering) {
     let rest = &mut items[from..];
     let new = to - from;
@@ -65,7 +65,7 @@ pub(super) fn sort_part<T>(items: &mut [T], from: usize, to: usize, order: impl 
     rest[..new].sort_unstable_by(&order);
 }
 
-/// The largest value of every block, vectorised by the compiler.
+/// Computes the maximum of every block, vectorised by the compiler.
 fn maxima(logits: &[f32]) -> Vec<f32> {
     let max = |block: &[f32]| {
         let mut lanes = [f32::NEG_INFINITY; 16];
@@ -81,7 +81,8 @@ fn maxima(logits: &[f32]) -> Vec<f32> {
 }
 
 impl Candidates {
-    /// Starts with all tokens; those at minus infinity are out. `false` if a logit is not a number or infinite.
+    /// Starts with all tokens, except those with a logit of minus infinity. Returns false if a logit is NaN or plus
+    /// infinity.
     pub(super) fn fill(&mut self, logits: &[f32]) -> bool {
         self.logits.clear();
         self.logits.extend_from_slice(logits);
@@ -90,13 +91,13 @@ impl Candidates {
         logits.chunks(1024).all(|part| part.iter().fold(true, |good, l| good & (*l < f32::INFINITY)))
     }
 
-    /// Takes out all tokens but these, right after [`fill`](Candidates::fill).
+    /// Removes all tokens but these; must follow [`fill`](Candidates::fill).
     pub(super) fn allow(&mut self, allowed: TokenSet<'_>) {
         allowed.mask(&mut self.logits);
     }
 
-    /// Changes logits of distinct tokens by `change(id, logit)`, which must leave all others as they are. What was a
-    /// number stays one.
+    /// Changes logits of distinct tokens by `change(id, logit)`, which must leave all others as they are. Results are
+    /// clamped to finite numbers.
     pub(super) fn adjust(
         &mut self,
         ids: impl IntoIterator<Item = u32>,
@@ -119,7 +120,7 @@ impl Candidates {
         }
     }
 
-    /// Takes a token out.
+    /// Removes a token.
     pub(super) fn forbid(&mut self, id: u32) {
         if self.whole {
             if let Some(logit) = self.logits.get_mut(id as usize) {
@@ -131,7 +132,7 @@ impl Candidates {
         }
     }
 
-    /// From the array to items: tokens of at least this logit.
+    /// Moves the tokens with at least this logit from the array to the items.
     fn gather(&mut self, floor: f32, maxima: &[f32]) {
         self.items.clear();
         for ((first, block), max) in (0_u32..).step_by(BLOCK).zip(self.logits.chunks(BLOCK)).zip(maxima) {
@@ -143,7 +144,7 @@ impl Candidates {
         (self.whole, self.sorted) = (false, 0);
     }
 
-    /// The candidates, the sorted ones first.
+    /// Returns the candidates, the sorted ones first.
     pub(super) fn items(&mut self) -> &[Item] {
         if self.whole {
             self.items.clear();
@@ -154,7 +155,7 @@ impl Candidates {
         &self.items
     }
 
-    /// The best, the lowest id among equals; `None` if there are no candidates.
+    /// Returns the best candidate, the one with the lowest id among equals; `None` if there are no candidates.
     pub(super) fn best(&self) -> Option<Item> {
         if self.whole {
             let maxima = maxima(&self.logits);
@@ -168,7 +169,7 @@ impl Candidates {
             .copied()
     }
 
-    /// Brings the best `n` to the front, in order. Costs far less than sorting all where `n` is small.
+    /// Sorts the best `n` to the front. Much faster than sorting all if `n` is small.
     pub(super) fn sort(&mut self, n: usize) {
         let n = n.min(self.items().len());
         if n > self.sorted {
@@ -177,12 +178,12 @@ impl Candidates {
         }
     }
 
-    /// Brings all into order.
+    /// Sorts all candidates.
     pub(super) fn sort_all(&mut self) {
         self.sort(usize::MAX);
     }
 
-    /// Keeps the best `n`, at least one.
+    /// Keeps the best `n` candidates, at least one.
     pub(super) fn keep(&mut self, n: usize) {
         let n = n.max(1);
         if self.whole {
@@ -200,14 +201,14 @@ impl Candidates {
         }
     }
 
-    /// Keeps the best alone.
+    /// Keeps the best candidate only.
     pub(super) fn keep_best(&mut self) {
         if let Some(best) = self.best() {
             self.replace(vec![best]);
         }
     }
 
-    /// Keeps those with at least this logit, which the best has.
+    /// Keeps the candidates with at least this logit; the best must be one of them.
     pub(super) fn keep_above(&mut self, logit: f32) {
         if self.whole {
             let all = maxima(&self.logits);
@@ -218,20 +219,20 @@ impl Candidates {
         }
     }
 
-    /// Drops the best `n`, which must be sorted and not all there are.
+    /// Drops the best `n` candidates, which must be sorted and not all.
     pub(super) fn drop_best(&mut self, n: usize) {
         self.items.drain(..n);
         self.sorted -= n;
     }
 
-    /// Goes on with these, in any order.
+    /// Replaces the candidates by these, in any order.
     pub(super) fn replace(&mut self, items: Vec<Item>) {
         self.items = items;
         (self.whole, self.sorted) = (false, 0);
     }
 
-    /// Shows parts of the candidates, best first, until `stop` names an item of the part; its index among all.
-    /// Only what is shown is sorted.
+    /// Calls `stop` with consecutive parts of the candidates, best first, until it returns an index in the part.
+    /// Returns the index among all candidates. Sorts only the parts passed.
     pub(super) fn best_first(&mut self, mut stop: impl FnMut(&[Item]) -> Option<usize>) -> Option<usize> {
         let (mut done, mut want) = (0, FIRST);
         let n = self.items().len();
@@ -246,28 +247,29 @@ impl Candidates {
         None
     }
 
-    /// Will divide all logits by `temperature`, above 0. [`settle`](Candidates::settle) must have run.
+    /// Sets the divisor of all logits, above 0. [`settle`](Candidates::settle) must have run.
     pub(super) fn divide(&mut self, temperature: f32) {
         self.temperature = temperature;
     }
 
-    /// The divisor that is still to be applied.
+    /// Returns the pending divisor.
     pub(super) fn temperature(&self) -> f32 {
         self.temperature
     }
 
-    /// Divides at last.
+    /// Applies the pending divisor.
     pub(super) fn settle(&mut self) {
         let t = std::mem::replace(&mut self.temperature, 1.0);
         if t != 1.0 {
-            // A small divisor must not turn numbers into infinities, nor ties change the order unseen.
+            // Clamped, because a small divisor must not turn numbers into infinities; sorted again, because rounding
+            // can produce ties.
             self.items();
             self.items.iter_mut().for_each(|i| i.logit = (i.logit / t).clamp(f32::MIN, f32::MAX));
             self.sorted = 0;
         }
     }
 
-    /// The exponentials of all logits, relative to the best and divided by the temperature.
+    /// Returns the exponentials of all logits, relative to the best and divided by the temperature.
     pub(super) fn weights(&mut self, tier: Tier) -> Weights {
         self.items();
         let max = self.best().map_or(0.0, |b| b.logit);

@@ -1,8 +1,8 @@
 //! DRY, "don't repeat yourself" (p-e-w, 2024): penalties on tokens that would continue a repetition.
 //!
-//! If the end of the text occurred before, the token that followed it then is penalised, the more the longer the
-//! repeated part. Repetitions are counted back to the last sequence breaker only, so that what a text repeats by its
-//! form (line breaks, the marks of a dialogue) is free.
+//! If the end of the text occurred before, the token that followed it then is penalised, and the penalty grows with the
+//! length of the repetition. Repetitions are counted back to the last sequence breaker only, so that repetitions of
+//! form (line breaks, the markup of a dialogue) cost nothing.
 
 use super::candidates::Candidates;
 use super::params::{Dry, SamplingParams};
@@ -12,7 +12,7 @@ use leyden_kernels::ops::{ln, pow};
 impl Dry {
     /// Returns the penalty of a token that would continue a repetition of `length` tokens.
     fn penalty(&self, length: usize) -> f32 {
-        // Beyond it the power leaves the range of f32, and matters no more.
+        // Above this exponent the power leaves the range of f32; the penalty is clamped anyway.
         let largest = if self.base > 1.0 { 88.0 / ln(f64::from(self.base)) } else { 0.0 };
         let exponent = ((length - self.allowed_length) as f64).min(largest);
         (f64::from(self.multiplier) * pow(f64::from(self.base), exponent)).min(f64::from(f32::MAX)) as f32
@@ -21,14 +21,15 @@ impl Dry {
 
 pub(super) const STEP: Step = Step { effect: Effect::Penalises, is_active: |p| p.dry.is_active(), apply };
 
-/// For each `k`: how many of the last tokens of `text` also stand right before its last `k`. Entry 0 is not used.
+/// Returns, for each `k`, the number of tokens at the end of `text` that also stand right before its last `k` tokens.
+/// Entry 0 is not used.
 ///
-/// The Z-algorithm on the reversed text (Gusfield, 1997), linear because the border of the farthest match only grows.
+/// The Z-algorithm on the reversed text (Gusfield, 1997), linear because the end of the farthest match only grows.
 fn repeats(text: &[u32]) -> Vec<u32> {
     let n = text.len();
     let back = |i: usize| text[n - 1 - i];
     let mut z = vec![0_u32; n];
-    // The match that reaches farthest: it begins at `left` and ends before `right`.
+    // Farthest match: it begins at `left` and ends before `right`.
     let (mut left, mut right) = (0, 0);
     for k in 1..n {
         let mut length = if k < right { (z[k - left] as usize).min(right - k) } else { 0 };
@@ -43,11 +44,11 @@ fn repeats(text: &[u32]) -> Vec<u32> {
     z
 }
 
-/// Penalises every token that followed an earlier occurrence of the text's end, by the longest of them.
+/// Penalises every token that followed an earlier occurrence of the text's end, by the longest such occurrence.
 fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     let dry = &p.dry;
     let text = &at.history[at.history.len().saturating_sub(dry.window)..];
-    // Tokens behind the last breaker: no repetition is longer.
+    // Number of tokens after the last breaker: no repetition is longer.
     let longest = dry.breakers.tokens_behind(text);
     if text.len() <= dry.allowed_length || longest < dry.allowed_length {
         return;
@@ -56,7 +57,7 @@ fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
         let length = (length as usize).min(longest);
         let next = text[text.len() - k];
         if length >= dry.allowed_length && !dry.breakers.is_breaker(next) {
-            // One more, so that a length of 0, where that is not allowed either, differs from none.
+            // Plus one, so that a repetition of length 0, where even that is not allowed, differs from no repetition.
             let value = u32::try_from(length + 1).unwrap_or(u32::MAX);
             at.tally.update(at.vocabulary, next, |v| v.max(value));
         }

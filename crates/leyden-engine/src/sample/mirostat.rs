@@ -1,20 +1,19 @@
-//! Mirostat (Basu et al., 2021): keeps the surprise of the chosen tokens near a target.
+//! Mirostat (Basu et al., 2021): keeps the surprisal of the chosen tokens near a target.
 //!
-//! What it remembers is a function of the sequence alone: for each token that was drawn, the bound that held after it.
-//! Drawing a position again forgets what was drawn from there on, so computing a sequence a second time gives the same
-//! tokens.
+//! Its memory is a function of the sequence only: for each token that was drawn, the bound after it. Drawing a position
+//! again drops the bounds from there on, so computing a sequence a second time gives the same tokens.
 
 use super::candidates::Candidates;
 use leyden_kernels::Tier;
 use leyden_kernels::ops::{ln, pow};
 use std::f64::consts::{E, LN_2};
 
-/// The two ways to bound the surprise.
+/// Version of the algorithm, which decides how it bounds the surprisal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MirostatVersion {
-    /// Keeps the best k tokens, k from the exponent of Zipf's law that the 100 best tokens suggest.
+    /// Keeps the best k tokens, with k estimated from Zipf's law, whose exponent is fitted to the 100 best tokens.
     V1,
-    /// Drops the tokens that are more surprising than the bound.
+    /// Drops the tokens whose surprisal exceeds the bound.
     #[default]
     V2,
 }
@@ -22,11 +21,11 @@ pub enum MirostatVersion {
 /// Parameters of Mirostat.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mirostat {
-    /// Which way.
+    /// Version of the algorithm.
     pub version: MirostatVersion,
-    /// The surprise that it aims at, in bits: tau in the paper. 0 to 100.
+    /// Target surprisal in bits: tau in the paper. 0 to 100.
     pub entropy: f32,
-    /// How quickly the bound follows the error: eta in the paper. 0 to 100.
+    /// Learning rate of the bound: eta in the paper. 0 to 100.
     pub rate: f32,
 }
 
@@ -36,24 +35,24 @@ impl Default for Mirostat {
     }
 }
 
-/// Tokens from which version 1 estimates the exponent.
+/// Number of best tokens from which version 1 estimates the exponent.
 const ESTIMATE_FROM: usize = 100;
 
-/// The bounds on the surprise, in bits, after the tokens that were drawn.
+/// Bounds on the surprisal, in bits, after the tokens that were drawn.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// Position of a drawn token, and the bound after it.
+    /// Positions of drawn tokens, with the bound after each.
     after: Vec<(usize, f64)>,
 }
 
 impl Bounds {
-    /// The bound for the token at `position`; forgets what was drawn from there on.
+    /// Returns the bound for the token at `position`; drops the bounds from there on.
     pub(super) fn at(&mut self, position: usize, m: &Mirostat) -> f64 {
         while self.after.pop_if(|(p, _)| *p >= position).is_some() {}
         self.after.last().map_or(2.0 * f64::from(m.entropy), |(_, mu)| *mu)
     }
 
-    /// A token of this probability was drawn at `position` under the bound `mu`.
+    /// Records that a token of this probability was drawn at `position` under the bound `mu`.
     pub(super) fn drawn(&mut self, position: usize, mu: f64, probability: f64, m: &Mirostat) {
         let surprise = -ln(probability.max(f64::MIN_POSITIVE)) / LN_2;
         self.after.push((position, mu - f64::from(m.rate) * (surprise - f64::from(m.entropy))));
@@ -81,7 +80,7 @@ pub(super) fn apply(m: &Mirostat, mu: f64, vocabulary: usize, c: &mut Candidates
     }
 }
 
-/// How many tokens keep the expected surprise below `mu`, by equations 29 and 30 of the paper.
+/// Returns the number of best tokens that keep the expected surprisal below `mu`, by equations 29 and 30 of the paper.
 fn best_k(mu: f64, vocabulary: usize, c: &mut Candidates) -> usize {
     c.sort(ESTIMATE_FROM);
     let temperature = f64::from(c.temperature());
@@ -104,6 +103,6 @@ fn best_k(mu: f64, vocabulary: usize, c: &mut Candidates) -> usize {
     let power = |exponent: f64| pow(E, exponent.clamp(-600.0, 600.0));
     let factor = if epsilon.abs() < 1e-9 { 1.0 / n } else { epsilon / (1.0 - power(-epsilon * n)) };
     let ln_k = (ln(factor.max(f64::MIN_POSITIVE)) + mu * LN_2) / s;
-    // Truncated, with a hair more so that whole numbers survive the logarithm.
+    // Truncated, after adding a small margin so that whole numbers survive the logarithm.
     (power(ln_k.min(40.0)) * (1.0 + 1e-12)) as usize
 }

@@ -1,16 +1,15 @@
-//! The choice of the next token.
+//! Sampling: the choice of the next token.
 //!
-//! First comes the logit bias, last the draw. Between them run the steps of [`SamplingParams::order`], each on what the
-//! one before left. The default order is that of [`SamplingStep::ALL`]: penalties, DRY, top-n-sigma, top-k, typical,
-//! top-p, min-p, XTC, temperature. With [`Mirostat`] the steps that drop tokens do not run; its bound takes their place
-//! just before the draw.
+//! The logit bias is applied first, and the token is drawn last. Between them run the steps of
+//! [`SamplingParams::order`], each on the candidates that the previous one left. The default order is that of
+//! [`SamplingStep::ALL`]: penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature. With
+//! [`Mirostat`] the steps that drop tokens do not run; instead its bound is applied just before the draw.
 //!
-//! With a [`TokenSet`] the other tokens are out from the start: no step sees them, and their probability is zero
-//! throughout.
+//! With a [`TokenSet`] all other tokens are removed before the first step, and their probability is zero throughout.
 //!
 //! No step drops all tokens. Ties go to the lower id. The random numbers depend on (seed, choice, position) alone, and
-//! what a step remembers on the sequence's own tokens alone, so the same seed gives the same text whatever else runs,
-//! and when a part of it is computed again.
+//! the memory of a step on the sequence's own tokens alone. So the same seed gives the same text, whatever else runs
+//! and also if a part is computed again.
 
 mod allowed;
 mod breakers;
@@ -44,20 +43,20 @@ use random::Random;
 use step::Context;
 use tally::Tally;
 
-/// Up to this many candidates are sorted for the draw in one go.
+/// Maximum number of candidates that are sorted in one go for the draw.
 const SORT_ALL: usize = 1024;
 
-/// Chooses the tokens of one sequence.
+/// Sampler of one sequence.
 #[derive(Debug)]
 pub struct Sampler {
     params: SamplingParams,
-    /// The steps that have something to do.
+    /// Steps that change anything.
     steps: Vec<SamplingStep>,
     choice: u64,
     tier: Tier,
     vocabulary: usize,
     history: Vec<u32>,
-    /// How many tokens of the history are the prompt's.
+    /// Number of the prompt's tokens in the history.
     prompt: usize,
     tally: Tally,
     bounds: mirostat::Bounds,
@@ -65,7 +64,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler for the `choice`-th of several answers to one prompt.
+    /// Creates a sampler for the `choice`-th of several answers to one prompt.
     ///
     /// # Errors
     /// A parameter is outside its range.
@@ -85,31 +84,31 @@ impl Sampler {
         })
     }
 
-    /// Tells the sampler of the prompt, before any chosen token. What counts generated tokens alone leaves it out.
+    /// Adds the prompt to the history, before any sampled token. Penalties on generated tokens only ignore it.
     pub fn accept_prompt(&mut self, tokens: &[u32]) {
         self.history.extend_from_slice(tokens);
         self.prompt = self.history.len();
     }
 
-    /// Tells the sampler of chosen tokens, in order.
+    /// Adds sampled tokens to the history, in order.
     pub fn accept(&mut self, tokens: &[u32]) {
         self.history.extend_from_slice(tokens);
     }
 
-    /// The next token after `logits`, for position `position` of the sequence.
+    /// Samples the token after `logits`, for position `position` of the sequence.
     ///
     /// # Errors
-    /// The logits are not numbers, or every token is forbidden.
+    /// A logit is NaN or infinite, or the logit bias forbids every token.
     pub fn sample(&mut self, logits: &[f32], position: usize) -> Result<u32, Error> {
         self.choose(logits, None, position)
     }
 
-    /// The next token after `logits`, for position `position` of the sequence, chosen among `allowed` alone. With
-    /// guesses, where [`verify`](crate::schedule::verify) asks for one token after the other, the set must be
-    /// the one after the tokens accepted so far, as it is without.
+    /// Samples the token after `logits`, for position `position` of the sequence, from `allowed` only. With draft
+    /// tokens, where [`verify`](crate::schedule::verify) asks for one token after the other, the set must be the one
+    /// after the tokens accepted so far, as without a draft.
     ///
     /// # Errors
-    /// As [`Sampler::sample`]; also if no token is both allowed and possible.
+    /// As [`Sampler::sample`]; or the constraint allows no token that has a finite logit.
     pub fn sample_masked(
         &mut self,
         logits: &[f32],
@@ -134,8 +133,8 @@ impl Sampler {
         Ok(token)
     }
 
-    /// The tokens that may come next after `logits`, for position `position` of the sequence, with their
-    /// probabilities, best first. A token drawn there is drawn from these.
+    /// Returns the tokens that can be drawn after `logits`, for position `position` of the sequence, with their
+    /// probabilities, best first. [`sample`](Sampler::sample) draws from these.
     ///
     /// # Errors
     /// As [`Sampler::sample`].
@@ -152,7 +151,8 @@ impl Sampler {
         Random { seed: self.params.seed, choice: self.choice, position: position as u64 }
     }
 
-    /// Leaves what may be drawn in the candidates. With Mirostat gives its bound.
+    /// Runs all steps, which leave the tokens that can be drawn in the candidates. Returns the bound of Mirostat, if
+    /// that is on.
     fn run(
         &mut self,
         logits: &[f32],
@@ -197,7 +197,7 @@ impl Sampler {
         }))
     }
 
-    /// Draws one of the candidates by a number in `[0, 1)`; the token and its probability.
+    /// Draws one of the candidates by a number in `[0, 1)`. Returns the token and its probability.
     fn draw(&mut self, random: f64) -> Result<(u32, f64), Error> {
         let c = &mut self.candidates;
         if c.items().len() <= SORT_ALL {
@@ -216,7 +216,7 @@ impl Sampler {
                 rest < 0.0
             })
         });
-        // Only rounding leaves something over.
+        // Reached only by rounding errors.
         let items = c.items();
         let item = at.and_then(|at| items.get(at)).or(items.last());
         item.map(|i| (i.id, drawn / weights.sum)).ok_or_else(|| ErrorKind::NotFinite.into())

@@ -30,8 +30,8 @@ pub(super) use table_of_steps;
 /// Declares the names.
 macro_rules! declare {
     ($($(#[$doc:meta])* $name:ident $module:ident $text:literal,)*) => {
-        /// Step between the model's logits and the draw. [`SamplingParams::order`](super::SamplingParams::order) lists the steps
-        /// that run, in order.
+        /// Step between the model's logits and the draw. [`SamplingParams::order`](super::SamplingParams::order) lists
+        /// the steps that run, in order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum SamplingStep {
             $($(#[$doc])* $name,)*
@@ -61,7 +61,8 @@ impl SamplingStep {
         Self::ALL.iter().copied().find(|s| s.name() == name)
     }
 
-    /// Returns the steps in a list of names separated by semicolons, such as `top_k;temperature`. An empty list has no steps.
+    /// Returns the steps in a list of names separated by semicolons, such as `top_k;temperature`. An empty list has no
+    /// steps.
     ///
     /// # Errors
     /// A name is unknown or repeated; the message names it and, if unknown, lists all steps.
@@ -76,7 +77,7 @@ impl SamplingStep {
                 format!("no step `{name}`; known: {}", known.join(", "))
             })?;
             if order.contains(&step) {
-                return Err(format!("`{name}` stands twice"));
+                return Err(format!("`{name}` is listed twice"));
             }
             order.push(step);
         }

@@ -26,7 +26,7 @@ pub(super) fn plan(p: &SamplingParams) -> Vec<SamplingStep> {
     if p.mirostat.is_some() {
         steps.retain(|s| !truncates(s));
     }
-    // Where the best is taken, dropping others before changes nothing, unless a later step may drop or lower the best.
+    // With greedy choice, a step that drops only others has no effect, unless a later step may drop or lower the best.
     let scale = steps.iter().position(|s| effect(s) == Effect::Scales);
     if let Some(scale) = scale
         && p.temperature == 0.0

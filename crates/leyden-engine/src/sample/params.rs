@@ -1,39 +1,39 @@
-//! The parameters and their ranges.
+//! Sampling parameters and their ranges.
 
 use super::breakers::SequenceBreakers;
 use super::mirostat::Mirostat;
 use super::names::SamplingStep;
 use crate::error::{Error, ErrorKind};
 
-/// How tokens are chosen. The default is what `leyden run` uses.
+/// Sampling parameters. The default is that of `leyden run`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingParams {
-    /// Divides the logits; 0 keeps the best token alone. 0 to 100.
+    /// Divisor of the logits; 0 keeps only the best token. 0 to 100.
     pub temperature: f32,
-    /// Temperature that follows the entropy; off by default.
+    /// Dynamic temperature, which follows the entropy; off by default.
     pub dynamic_temperature: DynamicTemperature,
-    /// Keeps this many best tokens; 0 keeps all.
+    /// Number of best tokens to keep; 0 keeps all.
     pub top_k: usize,
-    /// Keeps the best tokens whose probabilities first reach this sum; 1 keeps all. Above 0, to 1.
+    /// Sum of probabilities up to which the best tokens are kept; 1 keeps all. Above 0, to 1.
     pub top_p: f32,
-    /// Drops tokens less probable than this share of the best; 0 keeps all. 0 to 1.
+    /// Minimum probability of a token, as a share of the best token's; 0 keeps all. 0 to 1.
     pub min_p: f32,
-    /// Keeps the tokens nearest to the average surprise whose probabilities first reach this sum; 1 keeps all.
-    /// Above 0, to 1.
+    /// Sum of probabilities up to which the tokens with nearly average surprisal are kept; 1 keeps all. Above 0, to 1.
     pub typical: f32,
-    /// Keeps tokens within this many standard deviations of the best logit; 0 and -1 keep all. -1 to 1000.
+    /// Number of standard deviations below the best logit within which tokens are kept; 0 and -1 keep all. -1 to 1000.
     pub top_n_sigma: f32,
     /// Exclusion of top choices; off by default.
     pub xtc: Xtc,
-    /// Penalties on tokens that were used.
+    /// Penalties on tokens that occurred before.
     pub penalties: Penalties,
     /// Penalties on tokens that continue a repetition; off by default.
     pub dry: Dry,
-    /// Control of the surprise. It takes the place of all steps that drop tokens; penalties and temperature still run.
+    /// Mirostat, which controls the surprisal. It replaces all steps that drop tokens; penalties and temperature still
+    /// run.
     pub mirostat: Option<Mirostat>,
-    /// The steps that run, and in which order; one that is missing does not run. No step may stand twice.
+    /// Steps to run, in order; each at most once.
     pub order: Vec<SamplingStep>,
-    /// Added to the logits of these tokens before everything else; minus infinity forbids one.
+    /// Bias added to the logits of these tokens before everything else; minus infinity forbids a token.
     pub logit_bias: Vec<(u32, f32)>,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -61,7 +61,7 @@ impl Default for SamplingParams {
 }
 
 impl SamplingParams {
-    /// The best token always.
+    /// Returns parameters that always choose the best token.
     #[must_use]
     pub fn greedy() -> SamplingParams {
         SamplingParams { temperature: 0.0, ..SamplingParams::default() }
@@ -70,7 +70,7 @@ impl SamplingParams {
     /// Checks every parameter for a model of `vocabulary` tokens.
     ///
     /// # Errors
-    /// Names the first parameter outside its range.
+    /// A parameter is outside its range; the error names the first such parameter.
     pub fn check(&self, vocabulary: usize) -> Result<(), Error> {
         let wrong = |name, what: String| Err(Error::from(ErrorKind::Parameter { name, what }));
         let tiny = f32::MIN_POSITIVE;
@@ -100,7 +100,7 @@ impl SamplingParams {
         }
         for (i, step) in self.order.iter().enumerate() {
             if self.order[..i].contains(step) {
-                return wrong("samplers", format!("`{}` stands twice", step.name()));
+                return wrong("samplers", format!("`{}` is listed twice", step.name()));
             }
         }
         for &(id, bias) in &self.logit_bias {
@@ -118,15 +118,15 @@ impl SamplingParams {
 /// Parameters of DRY.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dry {
-    /// Penalty of a repetition that is as long as allowed; 0 switches DRY off. 0 to 1000.
+    /// Penalty of a repetition of `allowed_length` tokens; 0 switches DRY off. 0 to 1000.
     pub multiplier: f32,
-    /// By this the penalty grows with each further token. 1 to 1000.
+    /// Factor by which the penalty grows with each further token. 1 to 1000.
     pub base: f32,
-    /// Repetitions shorter than this, in tokens, are free.
+    /// Length in tokens below which repetitions are not penalised.
     pub allowed_length: usize,
-    /// How many of the last tokens are searched; 0 switches DRY off.
+    /// Number of last tokens that are searched; 0 switches DRY off.
     pub window: usize,
-    /// Token sequences across which nothing counts as repeated.
+    /// Token sequences at which repetitions end.
     pub breakers: SequenceBreakers,
 }
 
@@ -148,9 +148,10 @@ impl Dry {
 /// Parameters of XTC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Xtc {
-    /// How often the step acts at all; 0 never, 1 always. 0 to 1.
+    /// Probability that the step acts; 0 never, 1 always. 0 to 1.
     pub probability: f32,
-    /// Tokens of at least this probability are obvious; above 0.5 there cannot be two of them. 0 to 1.
+    /// Minimum probability of the top choices to exclude; above 0.5 the step never acts, as there cannot be two of
+    /// them. 0 to 1.
     pub threshold: f32,
 }
 
@@ -160,17 +161,17 @@ impl Default for Xtc {
     }
 }
 
-/// Penalties over the last `window` tokens of the sequence.
+/// Penalties on the last `window` tokens of the sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Penalties {
-    /// Repetition (Keskar et al., 2019): positive logits are divided by it, negative ones multiplied. 1 is off. Counts
-    /// tokens of the prompt, too.
+    /// Repetition penalty (Keskar et al., 2019): positive logits are divided by it, negative ones multiplied. 1 is off.
+    /// Counts tokens of the prompt, too.
     pub repeat: f32,
-    /// Subtracted once per occurrence among the generated tokens.
+    /// Frequency penalty, subtracted once per occurrence among the generated tokens.
     pub frequency: f32,
-    /// Subtracted once if the token occurs among the generated tokens.
+    /// Presence penalty, subtracted once if the token occurs among the generated tokens.
     pub presence: f32,
-    /// How many of the last tokens count, `usize::MAX` for all; 0 switches penalties off.
+    /// Number of last tokens that count, `usize::MAX` for all; 0 switches penalties off.
     pub window: usize,
 }
 
@@ -188,14 +189,14 @@ impl Penalties {
     }
 }
 
-/// Temperature that follows the entropy of the candidates ("dynamic temperature", kalomaze, 2023): where the model is
-/// sure it is low, where many tokens are equally good it is high.
+/// Temperature that follows the entropy of the candidates ("dynamic temperature", kalomaze, 2023): low where one token
+/// dominates, high where many tokens are equally probable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DynamicTemperature {
-    /// The temperature lies within this of [`SamplingParams::temperature`], but not below 0; 0 switches it off.
-    /// 0 to 100.
+    /// Maximum difference of the temperature from [`SamplingParams::temperature`], without going below 0; 0 switches it
+    /// off. 0 to 100.
     pub range: f32,
-    /// Power to which the entropy, as a share of its maximum, is raised. Above 0, to 100.
+    /// Exponent of the entropy, taken as a share of its maximum. Above 0, to 100.
     pub exponent: f32,
 }
 

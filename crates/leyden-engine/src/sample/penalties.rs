@@ -1,7 +1,7 @@
-//! Penalties on tokens that have been used.
+//! Penalties on tokens that occurred before.
 //!
-//! Repetition counts the prompt's tokens as well as the generated ones, presence and frequency the generated ones alone:
-//! the scopes of OpenAI's API and of vLLM. What a user wrote is nothing that the model repeats.
+//! The repetition penalty counts tokens of the prompt and of the answer, presence and frequency penalties those of the
+//! answer only, as in OpenAI's API and in vLLM.
 
 use super::candidates::Candidates;
 use super::params::SamplingParams;
@@ -11,7 +11,7 @@ use super::tally::Tally;
 pub(super) const STEP: Step =
     Step { effect: Effect::Penalises, is_active: |p| !p.penalties.is_neutral(), apply };
 
-/// Penalises the tokens of the window.
+/// Lowers the logits of the tokens in the window.
 fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     let p = &p.penalties;
     let from = at.history.len().saturating_sub(p.window);

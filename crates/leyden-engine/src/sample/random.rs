@@ -1,6 +1,6 @@
-//! Counter-based random numbers: a hash of (seed, choice, position), no state.
+//! Counter-based random numbers: a hash of (seed, choice, position), without state.
 
-/// Where in the stream of random numbers a token is drawn.
+/// Key of a token's random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Random {
     pub(super) seed: u64,
@@ -8,10 +8,10 @@ pub(super) struct Random {
     pub(super) position: u64,
 }
 
-/// Keeps XTC's numbers apart from the draw's.
+/// Constant that separates the random numbers of XTC from those of the draw.
 const XTC: u64 = 0x7874_6321;
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+/// Computes the finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
 fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +19,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A number in `[0, 1)` with 53 random bits.
+/// Converts random bits to a number in `[0, 1)` with 53 bits.
 fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -29,12 +29,12 @@ impl Random {
         mix(mix(mix(self.seed) ^ self.choice) ^ self.position)
     }
 
-    /// For the draw, in `[0, 1)`.
+    /// Returns the random number of the draw, in `[0, 1)`.
     pub(super) fn draw(self) -> f64 {
         unit(self.bits())
     }
 
-    /// For whether XTC acts, in `[0, 1)`.
+    /// Returns the random number that decides whether XTC acts, in `[0, 1)`.
     pub(super) fn xtc(self) -> f64 {
         unit(mix(self.bits() ^ XTC))
     }

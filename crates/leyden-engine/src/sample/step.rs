@@ -6,7 +6,8 @@ use super::random::Random;
 use super::tally::Tally;
 use leyden_kernels::Tier;
 
-/// Effect of a step on the candidates. It decides which steps are left out before a greedy choice, and which ones Mirostat replaces.
+/// Effect of a step on the candidates. It decides which steps are left out before a greedy choice, and which ones
+/// Mirostat replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Lowers the logits of some tokens.
@@ -19,7 +20,7 @@ pub(super) enum Effect {
     Scales,
 }
 
-/// One step, as its file describes it.
+/// Sampling step.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) effect: Effect,
@@ -33,9 +34,9 @@ pub(super) struct Step {
 pub(super) struct Context<'a> {
     pub(super) tier: Tier,
     pub(super) vocabulary: usize,
-    /// The sequence so far.
+    /// Tokens of the sequence so far.
     pub(super) history: &'a [u32],
-    /// How many of these tokens are the prompt's.
+    /// Number of these that belong to the prompt.
     pub(super) prompt: usize,
     pub(super) tally: &'a mut Tally,
     pub(super) random: Random,

@@ -1,4 +1,4 @@
-//! Temperature, fixed or by entropy.
+//! Temperature, fixed or dynamic (following the entropy).
 
 use super::candidates::Candidates;
 use super::params::{DynamicTemperature, SamplingParams};
@@ -11,7 +11,7 @@ pub(super) const STEP: Step = Step {
     apply,
 };
 
-/// Divides the logits by the temperature; at 0 keeps the best alone.
+/// Divides the logits by the temperature; at 0 keeps only the best token.
 fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     let mut temperature = p.temperature;
     let DynamicTemperature { range, exponent } = p.dynamic_temperature;
@@ -33,7 +33,7 @@ fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     }
 }
 
-/// Of the candidates' probabilities, in nats.
+/// Computes the entropy of the candidates' probabilities, in nats.
 fn entropy(c: &mut Candidates, at: &Context<'_>) -> f64 {
     let weights = c.weights(at.tier);
     let ln_sum = ln(weights.sum);

@@ -86,11 +86,11 @@ fn penalties_follow_their_definitions() {
     };
     let items =
         |logits: &[f32]| -> Vec<Item> { (0..).zip(logits).map(|(id, &logit)| Item { id, logit }).collect() };
-    // The first token fell out of the window.
+    // The first token is outside the window.
     let got = left(p, &[2, 0, 0, 1, 1], &[4.0, -1.0, 1.0, 1.0]);
     assert_eq!(got, items(&[4.0 / 2.0 - 1.0, -2.0 - 1.0, 1.0, 1.0]));
     assert_eq!(left(Penalties { window: 0, ..p }, &[0, 1], &[1.0; 2]), items(&[1.0; 2]));
-    // All of them, where the window is as large as can be.
+    // All of them, with the largest window.
     assert_eq!(
         left(Penalties { window: usize::MAX, ..p }, &[0; 9], &[8.0]),
         items(&[4.0 - 9.0 * 0.25 - 0.5])
@@ -187,7 +187,7 @@ fn bad_parameters_and_logits_are_named() {
 
 #[test]
 fn xtc_acts_as_often_as_it_should() {
-    // 0.4, 0.3, 0.2 are obvious, so the first two go; then 0.2 and 0.1 remain.
+    // 0.4, 0.3 and 0.2 reach the threshold, so the first two are dropped; 0.2 and 0.1 remain.
     let logits: Vec<f32> = [0.4_f32, 0.3, 0.2, 0.1].iter().map(|p| p.ln()).collect();
     let p = SamplingParams { xtc: Xtc { probability: 0.25, threshold: 0.15 }, ..open() };
     let seen = frequencies(&p, &logits);

@@ -6,7 +6,7 @@ use super::step::{Context, Effect, Step};
 
 pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.top_k > 0, apply };
 
-/// Keeps the best `top_k`.
+/// Keeps the `top_k` best tokens.
 fn apply(p: &SamplingParams, c: &mut Candidates, _: &mut Context<'_>) {
     c.keep(p.top_k);
 }

@@ -1,7 +1,7 @@
 //! Top-n-sigma (Tang et al., 2024): tokens within n standard deviations of the best logit.
 //!
-//! Most logits are noise around a mean; the informative ones stand out above it. Unlike a cut on probabilities, this
-//! one does not depend on the temperature.
+//! Most logits are noise around a mean; the informative ones lie above it. Unlike a cut on probabilities, this one does
+//! not depend on the temperature.
 
 use super::candidates::Candidates;
 use super::params::SamplingParams;
@@ -9,7 +9,7 @@ use super::step::{Context, Effect, Step};
 
 pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.top_n_sigma > 0.0, apply };
 
-/// The sum of `f` over the logits: eight partial sums, so that additions need not wait for each other.
+/// Sums `f` over the logits in eight partial sums, so that additions do not depend on each other.
 fn sum(c: &mut Candidates, f: impl Fn(f64) -> f64) -> f64 {
     let (parts, rest) = c.items().as_chunks::<8>();
     let mut sums = [0.0; 8];

@@ -1,4 +1,4 @@
-//! Top-p, or nucleus sampling (Holtzman et al., 2019): the fewest best tokens that reach a probability.
+//! Top-p, or nucleus sampling (Holtzman et al., 2019): the smallest set of best tokens whose probabilities reach a sum.
 
 use super::candidates::Candidates;
 use super::params::SamplingParams;
@@ -7,7 +7,7 @@ use leyden_kernels::ops;
 
 pub(super) const STEP: Step = Step { effect: Effect::KeepsBest, is_active: |p| p.top_p < 1.0, apply };
 
-/// Keeps the best tokens whose probabilities, among the candidates, first reach `top_p`.
+/// Keeps the best tokens until the sum of their probabilities, among the candidates, reaches `top_p`.
 fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     let logits: Vec<f32> = c.items().iter().map(|i| i.logit).collect();
     let (max, sum) = ops::log_sum_exp(at.tier, &logits);

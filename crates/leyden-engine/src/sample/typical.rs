@@ -1,4 +1,4 @@
-//! Locally typical sampling (Meister et al., 2022): tokens about as surprising as the distribution is on average.
+//! Locally typical sampling (Meister et al., 2022): tokens whose surprisal is close to the entropy of the distribution.
 
 use super::candidates::{Candidates, Item, sort_part};
 use super::params::SamplingParams;
@@ -7,15 +7,15 @@ use leyden_kernels::ops::ln;
 
 pub(super) const STEP: Step = Step { effect: Effect::MayDropBest, is_active: |p| p.typical < 1.0, apply };
 
-/// How far a token's surprise is from the entropy, and the token with its probability.
+/// Token with its probability and the distance of its surprisal from the entropy.
 struct Scored {
     distance: f64,
     probability: f64,
     item: Item,
 }
 
-/// Keeps the tokens whose surprise is nearest to the entropy, the fewest whose probabilities reach `typical`. Among
-/// equally near ones the more probable comes first, then the lower id.
+/// Keeps the tokens whose surprisal is nearest to the entropy: the smallest set whose probabilities reach `typical`.
+/// Among equally near ones the more probable comes first, then the lower id.
 fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     let weights = c.weights(at.tier);
     let ln_sum = ln(weights.sum);

@@ -1,4 +1,4 @@
-//! XTC, "exclude top choices" (p-e-w, 2024): now and then the obvious tokens are left out.
+//! XTC, "exclude top choices" (p-e-w, 2024): with some probability, drops the most probable tokens.
 
 use super::candidates::Candidates;
 use super::params::SamplingParams;
@@ -11,7 +11,7 @@ pub(super) const STEP: Step = Step {
     apply,
 };
 
-/// With the given probability, drops all obvious tokens but the least probable of them.
+/// With the given probability, drops all tokens that reach the threshold but the least probable of them.
 fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     if at.random.xtc() >= f64::from(p.xtc.probability) {
         return;

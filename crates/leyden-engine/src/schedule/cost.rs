@@ -1,41 +1,41 @@
-//! What a step costs on this machine, from the times of past steps.
+//! [`StepCost`]: time of a step on this machine, estimated from past steps.
 
 use std::time::Duration;
 
-/// Weight of the past when a step is added: what is older than some 200 steps hardly counts.
+/// Factor on the weights of all past steps when a step is added: steps more than some 200 ago hardly count.
 const MEMORY: f64 = 0.995;
-/// Steps before a token is told from the rest of a step.
-const LEAST_STEPS: u32 = 16;
-/// Tokens of a step that says what a token costs at most.
-const LEAST_TOKENS: usize = 8;
-/// Positions are counted in thousands, so that the sums are of a size.
+/// Minimum number of steps for an estimate.
+const MIN_STEPS: u32 = 16;
+/// Minimum number of tokens of a step that gives an upper bound on the time of a token.
+const MIN_STEP_TOKENS: usize = 8;
+/// Unit of positions, in thousands, so that all sums have similar magnitudes.
 const POSITIONS: f64 = 1e-3;
 
-/// The plane `time = fixed + each × tokens + deep × positions` through the steps seen, by least squares in which older
-/// steps weigh less; `positions` is the sum of the positions of the tokens, as attention to what is before a token takes
-/// time in proportion to it. The fixed part is the reading of the weights; it is what guesses can save, and the others are
-/// what prompts cost others.
+/// Least-squares fit of `time = fixed + each × tokens + deep × positions` to past steps, in which older steps weigh
+/// less; `positions` is the sum of the positions of the tokens, as attention to earlier tokens takes time in proportion
+/// to it. The fixed part is the time of reading the weights, which accepted draft tokens save; the others are the time
+/// that prompts add to the steps of decoding requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepCost {
     steps: u32,
-    /// Weighted sums of the products of 1, tokens and positions with each other, and with the time.
+    /// Weighted sums of the products of 1, tokens and positions with each other.
     squares: [[f64; 3]; 3],
     products: [f64; 3],
-    /// The least time for a token, all of a step's time counted, before the plane is known.
+    /// Least time per token, with all of a step's time counted, used until the fit is known.
     cheapest: Option<f64>,
 }
 
-/// What steps cost, in seconds.
+/// Coefficients of the fit, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Plane {
     fixed: f64,
     each: f64,
-    /// For a token and a thousand positions.
+    /// Time for a token and a thousand positions.
     deep: f64,
 }
 
 impl StepCost {
-    /// A step of so many tokens, the sum of whose positions is `positions`, took so long.
+    /// Records a step: its number of tokens, the sum of their positions and its time.
     pub fn observe(&mut self, tokens: usize, positions: f64, time: Duration) {
         let (x, y) = ([1.0, tokens as f64, positions * POSITIONS], time.as_secs_f64());
         self.steps = self.steps.saturating_add(1);
@@ -45,20 +45,20 @@ impl StepCost {
             }
             self.products[i] = self.products[i] * MEMORY + x[i] * y;
         }
-        if tokens >= LEAST_TOKENS {
+        if tokens >= MIN_STEP_TOKENS {
             let each = y / tokens as f64;
             self.cheapest = Some(self.cheapest.map_or(each, |least| least.min(each)));
         }
     }
 
-    /// The plane; `None` until steps of different sizes have been seen that show what a token costs.
+    /// Returns the fit; `None` until there have been enough steps of different sizes.
     fn plane(&self) -> Option<Plane> {
         let [[weight, tokens, _], [_, squares, _], _] = self.squares;
-        // Steps that hardly differ say nothing about the slope.
-        if self.steps < LEAST_STEPS || squares / weight - (tokens / weight).powi(2) < 0.5 {
+        // Steps of nearly the same size give no slope.
+        if self.steps < MIN_STEPS || squares / weight - (tokens / weight).powi(2) < 0.5 {
             return None;
         }
-        // No part is negative: one that would be is left out.
+        // No coefficient may be negative: one that would be is left out.
         let all = self.solve([true, true, true]).filter(|p| p.deep >= 0.0);
         let level = all.or_else(|| self.solve([true, true, false]))?;
         let plane = if level.fixed >= 0.0 {
@@ -70,7 +70,7 @@ impl StepCost {
         (plane.each > 0.0).then_some(plane)
     }
 
-    /// The least squares with some of the parts.
+    /// Solves the least squares with some of the coefficients.
     fn solve(&self, with: [bool; 3]) -> Option<Plane> {
         let mut rows = [[0.0; 4]; 3];
         for i in 0..3 {
@@ -79,7 +79,7 @@ impl StepCost {
             }
             rows[i][3] = if with[i] { self.products[i] } else { 0.0 };
         }
-        // Gauss and Jordan's elimination; the matrix has no negative eigenvalues, so the diagonal serves as it is.
+        // Gauss-Jordan elimination without pivoting: the matrix is positive semidefinite.
         for i in 0..3 {
             let pivot = rows[i][i];
             if pivot <= self.squares[i][i] * 1e-9 {
@@ -95,21 +95,21 @@ impl StepCost {
         Some(Plane { fixed: rows[0][3], each: rows[1][3], deep: rows[2][3] })
     }
 
-    /// For [`super::SchedulerOptions::weights_read_tokens`].
+    /// Returns the estimate for [`super::SchedulerOptions::weights_read_tokens`].
     #[must_use]
     pub fn weights_read_tokens(&self) -> Option<f64> {
         self.plane().map(|plane| plane.fixed / plane.each)
     }
 
-    /// For [`super::SchedulerOptions::position_cost`].
+    /// Returns the estimate for [`super::SchedulerOptions::position_cost`].
     #[must_use]
     pub fn position_cost(&self) -> Option<f64> {
         self.plane().map(|plane| plane.deep * POSITIONS / plane.each)
     }
 
-    /// How many tokens at the beginning of a text take at most `time`: for
-    /// [`super::SchedulerOptions::prompt_tokens_beside_decode`]. At least 1. Before it is known what of a step's time is
-    /// that of its tokens, all of it is; `None` before any step with more than a few tokens.
+    /// Returns the number of tokens at the beginning of a text that take at most `time`, at least 1: the estimate for
+    /// [`super::SchedulerOptions::prompt_tokens_beside_decode`]. Until the fit is known, the whole time of a step is
+    /// attributed to its tokens; `None` before any step of some tokens.
     #[must_use]
     pub fn tokens_within(&self, time: Duration) -> Option<usize> {
         let each = self.plane().map(|plane| plane.each).or(self.cheapest)?;
@@ -133,7 +133,7 @@ mod tests {
         assert!((cost.weights_read_tokens().unwrap() - 4.0).abs() < 1e-3);
         assert_eq!(cost.tokens_within(Duration::from_micros(256_100)), Some(128));
         assert_eq!(cost.position_cost(), Some(0.0));
-        // The machine has become slower.
+        // The machine becomes slower.
         for i in 0..2000 {
             let n = 1 + i % 5 * 3;
             cost.observe(n, 0.0, time(n, 9000, 3000));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is observed, what is said can be used.
+        /// Any observations give usable estimates.
         #[test]
         fn no_part_is_negative(steps in proptest::collection::vec((1_usize..600, 0_usize..9000, 0_u64..3000), 1..200)) {
             let mut cost = StepCost::default();

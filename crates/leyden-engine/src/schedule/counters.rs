@@ -1,38 +1,38 @@
-//! Service counted per key: virtual token counters (Sheng et al., "Fairness in Serving Large Language Models",
-//! OSDI 2024, algorithm 2).
+//! Service per key: virtual token counters (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024,
+//! algorithm 2).
 
 use super::request::KeyId;
 use std::collections::BTreeMap;
 
-/// What each key has received. The key with the least goes next.
+/// Service received by each key. The key with the least goes next.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// One number per key ever seen.
+    /// Weighted tokens of every key ever served.
     served: BTreeMap<KeyId, u64>,
-    /// The key whose request was admitted last.
+    /// Key whose request was admitted last.
     last: Option<KeyId>,
 }
 
 impl Counters {
-    /// Weighted tokens of a key.
+    /// Returns the weighted tokens of a key.
     pub(crate) fn get(&self, key: KeyId) -> u64 {
         self.served.get(&key).copied().unwrap_or(0)
     }
 
-    /// Counts service.
+    /// Adds service to a key's counter.
     pub(crate) fn charge(&mut self, key: KeyId, tokens: usize, weight: u32) {
         let n = (tokens as u64).saturating_mul(u64::from(weight));
         let served = self.served.entry(key).or_default();
         *served = served.saturating_add(n);
     }
 
-    /// A request of this key left the queue.
+    /// Records that a request of this key left the queue.
     pub(crate) fn admitted(&mut self, key: KeyId) {
         self.last = Some(key);
     }
 
-    /// The key, which was not backlogged, is from now on. Being idle earns nothing: its counter is lifted to the
-    /// least of the others' that are, or if none is, to that of the key which was served last.
+    /// Raises the counter of a key that becomes backlogged, so that idle time earns no credit: to the least counter of
+    /// the `backlogged` keys, or if there is none, to the counter of the key that was admitted last.
     pub(crate) fn lift(&mut self, key: KeyId, backlogged: impl Iterator<Item = KeyId>) {
         let least = backlogged.map(|k| self.get(k)).min();
         let floor = least.or_else(|| self.last.map(|k| self.get(k))).unwrap_or(0);

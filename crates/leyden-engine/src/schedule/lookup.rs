@@ -1,75 +1,76 @@
-//! Guessing tokens ahead: prompt lookup (Saxena, "Prompt Lookup Decoding", 2023).
+//! Speculative decoding by prompt lookup (Saxena, "Prompt Lookup Decoding", 2023).
 //!
-//! Where the last tokens of a text stood before, what followed then is likely to follow now. The guesses are computed
-//! in the same step as the token before them and kept as far as they equal what is chosen anyway, so the text does not
-//! depend on them; they cost time where they are wrong and save a step each where they are right.
+//! If the last tokens of a text occurred before, the tokens that followed them then are the draft. Draft tokens are
+//! computed in the same step as the token before them and accepted as far as they equal the sampled tokens, so they do
+//! not change the text; rejected ones cost time, and accepted ones save a step each.
 //!
-//! Guessing lives off credit, counted in the time of one computed token. A task earns 3 % of its share of each step's
-//! time and what its right guesses save, and pays for every guess beforehand. It starts with nothing and never owes,
-//! so at any point of an answer guessing has cost at most 3 % of the time that the answer would have taken without,
-//! as far as [`super::SchedulerOptions::weights_read_tokens`] is true of the machine.
+//! A credit limits the cost, in units of the time of one computed token. A task earns 3 % of its share of each step's
+//! time and the time that its accepted draft tokens save, and pays for every draft token in advance. The credit starts
+//! at 0 and is never negative, so at any point of an answer drafts have cost at most 3 % of the time that the answer
+//! would have taken without, if [`super::SchedulerOptions::weights_read_tokens`] is accurate.
 
-/// The share of a step's time that may be lost on wrong guesses.
+/// Share of a step's time that may be lost on rejected draft tokens.
 const LOSS: f64 = 0.03;
-/// The most credit kept.
-const MOST_CREDIT: f64 = 32.0;
-/// The most guesses in a step.
-const MOST_GUESSES: usize = 10;
-/// The fewest tokens that must repeat.
-const LEAST_MATCH: usize = 2;
-/// The most that are compared; more do not make a guess better.
-const MOST_MATCH: usize = 8;
-/// How far back repetitions are looked for, in tokens.
+/// Maximum credit.
+const MAX_CREDIT: f64 = 32.0;
+/// Maximum number of draft tokens in a step.
+const MAX_GUESSES: usize = 10;
+/// Minimum number of tokens that must repeat.
+const MIN_MATCH: usize = 2;
+/// Maximum number of tokens compared; longer matches do not improve the draft.
+const MAX_MATCH: usize = 8;
+/// Number of last tokens that are searched for repetitions.
 const WINDOW: usize = 1 << 14;
 
-/// How guessing goes for one task.
+/// Draft length and credit of one task.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup {
     credit: f64,
-    /// How many to guess next.
-    ambition: usize,
+    /// Length of the next draft.
+    next_length: usize,
 }
 
 impl Default for Lookup {
     fn default() -> Lookup {
-        Lookup { credit: 0.0, ambition: 2 }
+        Lookup { credit: 0.0, next_length: 2 }
     }
 }
 
 impl Lookup {
-    /// How many guesses may be made now.
+    /// Returns the number of draft tokens allowed now.
     #[must_use]
     pub fn allowance(&self) -> usize {
-        // A float that is not negative; the conversion drops the fraction.
-        self.ambition.min(self.credit as usize)
+        // The credit is not negative; the conversion drops the fraction.
+        self.next_length.min(self.credit as usize)
     }
 
-    /// The task got one token in a step in which `decoding` tasks did, and which took the time of `weights_read`
-    /// tokens and one for each of them; of `guessed` more tokens `right` were kept.
+    /// Updates credit and draft length after a step that computed one token of each of `decoding` tasks and took the
+    /// time of `weights_read` tokens and one for each of them; `right` of the task's `guessed` draft tokens were
+    /// accepted.
     pub fn settle(&mut self, weights_read: f64, decoding: usize, guessed: usize, right: usize) {
         let share = (weights_read.max(0.0) + decoding.max(1) as f64) / decoding.max(1) as f64;
         let earned = share * (LOSS + right as f64) - guessed as f64;
-        self.credit = (self.credit + earned).clamp(0.0, MOST_CREDIT);
+        self.credit = (self.credit + earned).clamp(0.0, MAX_CREDIT);
         if guessed > 0 {
-            let next = if right == guessed { self.ambition * 2 } else { self.ambition / 2 };
-            self.ambition = next.clamp(1, MOST_GUESSES);
+            let next = if right == guessed { self.next_length * 2 } else { self.next_length / 2 };
+            self.next_length = next.clamp(1, MAX_GUESSES);
         }
     }
 }
 
-/// What followed when the end of `tokens` stood before, at most `most` tokens; empty if it never did. Of several places
-/// it is the one where the most tokens before are the same, and of these the last.
+/// Returns the draft: the tokens that followed an earlier occurrence of the end of `tokens`, at most `most`; empty if
+/// there is none. Of several occurrences the longest match counts, and of equal ones the last.
 #[must_use]
 pub fn guess(tokens: &[u32], most: usize) -> &[u32] {
     let Some((&last, before)) = tokens.split_last() else { return &[] };
     let first = before.len().saturating_sub(WINDOW);
-    let mut best = (LEAST_MATCH - 1, 0);
+    let mut best = (MIN_MATCH - 1, 0);
     for (i, _) in before.iter().enumerate().skip(first).rev().filter(|(_, t)| **t == last) {
-        let same = before[..i].iter().rev().zip(before.iter().rev()).take(MOST_MATCH - 1);
+        let same = before[..i].iter().rev().zip(before.iter().rev()).take(MAX_MATCH - 1);
         let length = 1 + same.take_while(|(a, b)| a == b).count();
         if length > best.0 {
             best = (length, i + 1);
-            if length == MOST_MATCH {
+            if length == MAX_MATCH {
                 break;
             }
         }
@@ -77,13 +78,13 @@ pub fn guess(tokens: &[u32], most: usize) -> &[u32] {
     if best.1 == 0 { &[] } else { &tokens[best.1..(best.1 + most).min(tokens.len())] }
 }
 
-/// Chooses the tokens after a step: the one after the last known token and, as long as the chosen ones are those that
-/// were guessed, the one after each guess. `choose(i)` gives what the sampler takes at row `i` of the entry's logits
-/// after having been told of those before; it is called at most once more than there are guesses. The tokens are
-/// those that would have been chosen one by one.
+/// Chooses the tokens after a step: the one after the last known token and, as long as the chosen tokens equal the
+/// draft, the one after each draft token. `choose(i)` samples from row `i` of the entry's logits, and the sampler has
+/// accepted the tokens of all rows before; it is called at most once more than there are draft tokens. The result is
+/// what sampling one by one would give.
 ///
 /// # Errors
-/// What `choose` fails with.
+/// The first error of `choose`.
 pub fn verify<E>(guesses: &[u32], mut choose: impl FnMut(usize) -> Result<u32, E>) -> Result<Vec<u32>, E> {
     let mut tokens = vec![choose(0)?];
     for (i, guess) in guesses.iter().enumerate() {
@@ -124,7 +125,7 @@ mod tests {
     }
 
     proptest! {
-        /// Time with guessing against time without, for any machine, company and luck.
+        /// Compares the time with drafts to the time without, for any machine, number of tasks and acceptance.
         #[test]
         fn guessing_never_costs_more_than_it_may(
             weights_read in 0.0_f64..40.0, decoding in 1_usize..64, luck in prop::collection::vec(0_usize..12, 1..400)

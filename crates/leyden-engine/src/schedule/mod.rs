@@ -1,37 +1,37 @@
-//! Who runs in the next step.
+//! Scheduler: the choice of tokens for the next step.
 //!
-//! The scheduler is a value: times are arguments, and the same calls give the same plans. Whoever drives it repeats
-//! [`Scheduler::plan`], [`crate::Engine::step`], the choice of tokens and [`Scheduler::commit`].
+//! The scheduler is deterministic: times are arguments, and the same calls give the same plans. The caller repeats
+//! [`Scheduler::plan`], [`crate::Engine::step`], sampling and [`Scheduler::commit`].
 //!
-//! **One budget.** There is no phase for prompts. Every task has tokens that are known and fewer that are computed,
-//! and every step gives out [`SchedulerOptions::step_tokens`] among tasks: first one to each that decodes, then the
-//! rest to prompts, in chunks, then to guesses ([`Lookup`]). While anybody decodes, prompts and guesses together cost at
-//! most as much as [`SchedulerOptions::prompt_tokens_beside_decode`], which bounds how much longer a step takes for the
-//! others, however many prompts there are and however far they are; while nobody does, as much as
-//! [`SchedulerOptions::prompt_tokens_alone`], which bounds how long somebody who comes meanwhile waits. In a step in
-//! which a prompt is completed, whose user waits for it, other prompts get no more than beside those who decode.
+//! **One budget.** There is no separate phase for prompts. Every task has more known tokens than computed ones, and
+//! every step distributes [`SchedulerOptions::step_tokens`] among tasks: first one to each decoding task, then the rest
+//! to prompts, in chunks (chunked prefill), then to drafts ([`Lookup`]). While any task decodes, prompts and drafts
+//! together cost at most [`SchedulerOptions::prompt_tokens_beside_decode`], which bounds how much longer a step takes
+//! for the decoding tasks, whatever the number, length and progress of prompts. While none does, they cost at most
+//! [`SchedulerOptions::prompt_tokens_alone`], which bounds how long a new request waits. In a step that completes a
+//! prompt, whose first token is then due, other prompts get no more than in a step with decoding tasks.
 //!
 //! **Order.** Higher priority goes first. Within a priority the key that has received the least service goes next
 //! (virtual token counters, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). Of two keys of one
-//! priority that both have requests waiting for an interval, the weighted tokens computed for them in it differ by at most
-//! 2 U, where U is the weighted length of the requests that one key can have running: `running` times the longest request
-//! (the paper's bound; its M is what its memory can hold). Slots and blocks are divided too: a key that has less than an
-//! equal part of them takes it from keys that have more, by preemption.
+//! priority that both have requests waiting for an interval, the weighted tokens computed for them in it differ by at
+//! most 2 U, where U is the weighted length of the requests that one key can have running: `running` times the longest
+//! request (the paper's bound; its M is the capacity of the memory). Slots and blocks are divided too: a key that has
+//! less than an equal share of them takes it, by preemption, from keys that have more.
 //!
-//! Within a key the prompt with the fewest tokens left goes first, and of equal ones whoever came first: a short prompt
-//! passes long ones. But not forever: those that came later get at most a tenth of a prompt's tokens before it, or a
-//! block, half of that at once and the rest as it gets on itself; whose patience is at an end goes before all others, in
-//! the order of arrival (`patience`).
+//! Within a key the prompt with the fewest tokens left goes first, and of equal ones the earlier: a short prompt passes
+//! long ones. The number of tokens that may be computed before an earlier prompt is limited: to a tenth of its own
+//! tokens, or a block; half of that at once and the rest as it is computed itself. A prompt that has reached its limit
+//! goes before all others, in the order of arrival (`patience`).
 //!
-//! **Memory.** A task is admitted when all its known tokens fit, with a block to spare for every eight tasks that run.
-//! Growing answers that find no block preempt: the lowest priority first, then the key with the most beyond its part,
-//! then whoever came last. A preempted task keeps its tokens and computes them again later, less what the prefix cache still
-//! has. Of the tasks that run, the oldest of the highest priority gives way to a higher priority only and gets at least
-//! a token in every step, so something always finishes.
+//! **Memory.** A task is admitted when all its known tokens fit, with one spare block for every eight running tasks. If
+//! an answer grows and no block is free, a task is preempted: of the lowest priority, then of the key that exceeds its
+//! share the most, then the latest. A preempted task keeps its tokens and recomputes them later, except those still in
+//! the prefix cache. Of the running tasks, the oldest of the highest priority is preempted by a higher priority only
+//! and gets at least one token in every step, so some request always finishes.
 //!
-//! **Prefix cache.** Full blocks are shared among requests of one [`crate::Scope`]; in models with recurrent layers, those before
-//! a checkpoint of their states. A request whose beginning is being computed by another of its key waits for it, and has a
-//! checkpoint made where it ends.
+//! **Prefix cache.** Full blocks are shared among requests of one [`crate::Scope`]; in models with recurrent layers,
+//! the blocks before a checkpoint of their states. If another request of the same key is computing a request's prefix,
+//! the request waits for it; for recurrent layers a checkpoint is added where the shared prefix ends.
 
 mod cost;
 mod counters;
@@ -61,7 +61,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use task::{Part, Task};
 
-/// Requests, waiting and running.
+/// Scheduler of requests, waiting and running.
 ///
 /// ```
 /// use leyden_engine::BlockTables;
@@ -70,7 +70,7 @@ use task::{Part, Task};
 /// };
 /// use std::time::Duration;
 ///
-/// // In a server the tables are `engine.tables_mut()`.
+/// // In a server, the tables are `engine.tables_mut()`.
 /// let mut tables = BlockTables::new(64);
 /// let mut scheduler = Scheduler::new(SchedulerOptions::default(), tables.total_blocks());
 /// let request = Request {
@@ -90,7 +90,7 @@ use task::{Part, Task};
 /// let step: Step = scheduler.plan(Duration::from_millis(1), &mut tables).unwrap();
 /// // The prompt is longer than a step.
 /// assert_eq!((step.scheduled[0].tokens, step.scheduled[0].samples), (512, false));
-/// // Here `engine.step(&step.plan)` runs, and tokens are chosen for the entries that sample.
+/// // Here `engine.step(&step.plan)` runs, and tokens are sampled for the entries that sample.
 /// let chosen: Vec<Chosen> = Vec::new();
 /// assert!(scheduler.commit(&chosen, &mut tables).unwrap().is_empty());
 /// let step = scheduler.plan(Duration::from_millis(2), &mut tables).unwrap();
@@ -102,25 +102,25 @@ use task::{Part, Task};
 #[derive(Debug)]
 pub struct Scheduler {
     options: SchedulerOptions,
-    /// Blocks of the engine's cache.
+    /// Number of blocks of the engine's cache.
     blocks: usize,
     queue: Queue,
     running: Vec<Task>,
     counters: Counters,
     retry: RetryHint,
-    /// Requests so far.
+    /// Number of requests so far.
     arrivals: u64,
-    /// Steps so far.
+    /// Number of steps so far.
     steps: u64,
-    /// Whether a step was planned and its results are due.
+    /// True if a step was planned and its results are due.
     under_way: bool,
-    /// Ends between two plans, for the next one to report.
+    /// Ends of requests since the last plan, which the next one reports.
     ended: Vec<Decision>,
 }
 
 impl Scheduler {
-    /// A scheduler for an engine whose cache has `blocks` blocks of [`BLOCK_TOKENS`] tokens. Options that make no sense
-    /// are replaced by the nearest that do.
+    /// Creates a scheduler for an engine whose cache has `blocks` blocks of [`BLOCK_TOKENS`] tokens. Invalid options
+    /// are replaced by the nearest valid ones.
     #[must_use]
     pub fn new(options: SchedulerOptions, blocks: usize) -> Scheduler {
         Scheduler {
@@ -137,44 +137,44 @@ impl Scheduler {
         }
     }
 
-    /// The options in force.
+    /// Returns the options in force.
     #[must_use]
     pub fn options(&self) -> &SchedulerOptions {
         &self.options
     }
 
-    /// Changes the options that follow from the machine's speed, as [`StepCost`] measures it.
+    /// Changes the options that depend on the machine's speed, as [`StepCost`] measures it.
     pub fn tune(&mut self, change: impl FnOnce(&mut SchedulerOptions)) {
         let mut tuned = self.options;
         change(&mut tuned);
         self.options = tuned.settled();
     }
 
-    /// Requests that wait.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Requests that run.
+    /// Returns the number of running requests.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Whether there is neither.
+    /// Returns true if no request waits or runs, and no end is still to be reported.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.queue.len() + self.running.len() + self.ended.len() == 0
     }
 
-    /// Weighted tokens that a key has received, or been lifted to.
+    /// Returns the weighted tokens of a key: those computed for it, and those added when it became backlogged.
     #[must_use]
     pub fn service(&self, key: KeyId) -> u64 {
         self.counters.get(key)
     }
 
-    /// Whether the queue has room for another request of a key.
+    /// Returns whether the queue has room for another request of a key.
     #[must_use]
     pub fn has_place(&self, key: KeyId) -> bool {
         self.queue.of_key(key) < self.options.waiting_per_key && self.queue.len() < self.options.waiting
@@ -183,22 +183,22 @@ impl Scheduler {
     /// Puts a request in the queue.
     ///
     /// # Errors
-    /// It cannot be served, or not now; nothing has changed.
+    /// The request cannot be served, or not now; nothing has changed.
     pub fn submit(&mut self, request: Request, now: Duration) -> Result<(), Refusal> {
         let limit = self.check(&request, now)?;
         if self.queue.of_key(request.key) >= self.options.waiting_per_key {
-            return Err(Refusal::KeyQueueFull { retry_after: self.retry.turned_away() });
+            return Err(Refusal::KeyQueueFull { retry_after: self.retry.refused() });
         }
         if self.queue.len() >= self.options.waiting {
-            return Err(Refusal::QueueFull { retry_after: self.retry.turned_away() });
+            return Err(Refusal::QueueFull { retry_after: self.retry.refused() });
         }
         let mut request = request;
         if self.options.whole_prompts {
-            // Where tokens see those behind them, a beginning is worth nothing for another text.
+            // With bidirectional attention, the results for a prefix depend on the rest of the text.
             request.scope = None;
         }
         if let Some(scope) = request.scope.as_mut().filter(|scope| scope.adapters != request.adapters) {
-            // What one adapter has computed is worth nothing for another.
+            // Keys and values depend on the adapters.
             Arc::make_mut(scope).adapters = request.adapters.clone();
         }
         let task = Task::new(request, self.arrivals, limit);
@@ -207,7 +207,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The most tokens that the request can have, or why it cannot be served.
+    /// Returns the maximum number of tokens of the request, or the reason why it cannot be served.
     fn check(&self, r: &Request, now: Duration) -> Result<usize, Refusal> {
         let o = &self.options;
         if r.prompt.is_empty() {
@@ -237,8 +237,8 @@ impl Scheduler {
         Ok(limit)
     }
 
-    /// Ends a request: at once, or, if it is in a step that is under way, when that is committed. The end is reported
-    /// by the next [`Scheduler::plan`] or that [`Scheduler::commit`]. Returns whether there was such a request.
+    /// Cancels a request: at once, or, if it is in a step under way, when that is committed. The end is reported by the
+    /// next [`Scheduler::plan`] or that [`Scheduler::commit`]. Returns whether there was such a request.
     pub fn cancel(&mut self, id: RequestId, tables: &mut BlockTables) -> bool {
         if let Some(task) = self.queue.remove(id) {
             self.end(&task, Finish::Cancelled, tables);
@@ -254,11 +254,11 @@ impl Scheduler {
         true
     }
 
-    /// Takes the results of the step that was planned last, after the engine has run it. `chosen` has the tokens of
+    /// Applies the results of the step that was planned last, after the engine has run it. `chosen` has the tokens of
     /// every entry that samples; those of requests cancelled since may be left out.
     ///
     /// # Errors
-    /// The results are not those of the step; nothing has changed, and the step is still under way.
+    /// The results do not match the step; nothing has changed, and the step is still under way.
     pub fn commit(&mut self, chosen: &[Chosen], tables: &mut BlockTables) -> Result<Vec<Decision>, Error> {
         let chosen = self.assign(chosen)?;
         self.under_way = false;
@@ -288,7 +288,7 @@ impl Scheduler {
         Ok(std::mem::take(&mut self.ended))
     }
 
-    /// Ends all requests of the step that was planned last: it failed. The others go on.
+    /// Ends all requests of the step that was planned last, because it failed. The other requests continue.
     pub fn abandon(&mut self, tables: &mut BlockTables) -> Vec<Decision> {
         self.under_way = false;
         for task in std::mem::take(&mut self.running) {
@@ -301,24 +301,24 @@ impl Scheduler {
         std::mem::take(&mut self.ended)
     }
 
-    /// The results for each task that runs, checked.
+    /// Checks the results, and returns them for each running task.
     fn assign<'a>(&self, chosen: &'a [Chosen]) -> Result<Vec<Option<&'a Chosen>>, Error> {
         let refuse = |id: RequestId, what| Err(ErrorKind::Commit { request: id.0, what }.into());
         let mut of_task = vec![None; self.running.len()];
         for c in chosen {
             let Some(i) = self.running.iter().position(|t| t.request.id == c.request) else {
-                return refuse(c.request, "it does not run");
+                return refuse(c.request, "the request is not running");
             };
             let t = &self.running[i];
             if !self.under_way || !t.scheduled().is_some_and(|s| s.samples) {
-                return refuse(c.request, "no token was to be chosen");
+                return refuse(c.request, "no token was to be sampled");
             }
             if of_task[i].replace(c).is_some() {
-                return refuse(c.request, "they stand twice");
+                return refuse(c.request, "they are given twice");
             }
             let right = t.part.draft.iter().zip(&c.tokens).take_while(|(a, b)| a == b).count();
             if c.tokens.is_empty() && !c.stop || c.tokens.len() > right + 1 {
-                return refuse(c.request, "there must be one token, and one more for each right guess");
+                return refuse(c.request, "expected one token plus one per accepted draft token");
             }
             if c.tokens.iter().any(|t| *t as usize >= self.options.vocabulary) {
                 return refuse(c.request, "a token is outside the vocabulary");
@@ -332,8 +332,7 @@ impl Scheduler {
         Ok(of_task)
     }
 
-    /// Enters a step's results in a task. Returns whether its end was chosen; fails if the tables do not know its
-    /// sequence.
+    /// Applies a step's results to a task. Returns whether the request was to end; fails if the sequence is not open.
     fn settle(
         &mut self,
         task: &mut Task,
@@ -353,7 +352,7 @@ impl Scheduler {
         task.paid += prompt;
         self.counters.charge(task.request.key, prompt, o.prompt_weight);
         if let Some(c) = chosen {
-            // The last token is not computed yet; wrong guesses are forgotten.
+            // The last token is not computed yet; rejected draft tokens are rolled back.
             task.computed += c.tokens.len().saturating_sub(1);
             task.tokens.extend_from_slice(&c.tokens);
             self.counters.charge(task.request.key, c.tokens.len(), o.output_weight);
@@ -370,7 +369,7 @@ impl Scheduler {
     /// Puts a task in the queue.
     fn enqueue(&mut self, task: Task) {
         let key = task.request.key;
-        // Backlogged is who waits, be it in the queue or for the rest of a prompt.
+        // A key is backlogged if a request of it is in the queue or its prompt is still being computed.
         let computing = self.running.iter().filter(|t| !t.decodes()).map(|t| t.request.key);
         let backlogged: Vec<KeyId> = self.queue.keys().chain(computing).collect();
         if !backlogged.contains(&key) {
@@ -379,11 +378,11 @@ impl Scheduler {
         self.queue.push(task);
     }
 
-    /// Forgets a task.
+    /// Ends a task, and records the decision.
     fn end(&mut self, task: &Task, finish: Finish, tables: &mut BlockTables) {
         match (task.request.held, task.sequence) {
             (None, Some(sequence)) => tables.close(sequence),
-            // What was reserved and not used goes back; a cut behind the last token changes nothing else.
+            // Returns reserved blocks that were not used; truncating to the present length changes nothing else.
             (Some(held), _) => {
                 drop(tables.tokens(held.sequence).and_then(|n| tables.truncate(held.sequence, n)))
             }

@@ -1,48 +1,50 @@
-//! What the scheduler is made for.
+//! [`SchedulerOptions`]: sizes, bounds and weights of the scheduler.
 
-/// What the logits of a prompt's tokens may take in a step: enough rows that the weights are read for many at once.
+/// Maximum of bytes for the logits of prompt tokens in a step: enough rows that the output weights are read for many at
+/// once.
 const LOGITS_BYTES: usize = 64 << 20;
 
-/// Sizes, bounds and weights.
+/// Sizes, bounds and weights of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SchedulerOptions {
-    /// The token budget of a step (vLLM's `max_num_batched_tokens`): the most tokens in it, of all kinds together.
+    /// Token budget of a step (vLLM's `max_num_batched_tokens`): the maximum of prompt, decoded and draft tokens
+    /// together.
     pub step_tokens: usize,
-    /// The most tokens of prompts (and guesses) in a step in which somebody decodes; fewer at later positions, as
-    /// `position_cost` says. This bounds what prompts of any length and number cost the others: the time between two
-    /// tokens of a user grows by at most the time of this many tokens at the beginning of a text.
+    /// Maximum of prompt and draft tokens in a step with decoding requests; fewer at later positions, as
+    /// `position_cost` says. It bounds the delay by prompts of any length and number: the time between two tokens of an
+    /// answer grows by at most the time of this many tokens at the beginning of a text.
     pub prompt_tokens_beside_decode: usize,
-    /// The same in a step in which nobody decodes: it bounds how long a request that comes meanwhile waits for its own
-    /// first step.
+    /// Maximum of prompt tokens in a step without decoding requests: it bounds how long a request that arrives
+    /// meanwhile waits for its own first step.
     pub prompt_tokens_alone: usize,
-    /// The most requests that run at a time; at most `step_tokens`, so that each of them can decode in every step.
+    /// Maximum of running requests; at most `step_tokens`, so that each of them can decode in every step.
     pub running: usize,
-    /// The most requests that wait. Those put back by preemption wait beyond it.
+    /// Maximum of waiting requests. Preempted requests do not count.
     pub waiting: usize,
-    /// The most requests of one key that wait.
+    /// Maximum of waiting requests of one key.
     pub waiting_per_key: usize,
-    /// The longest sequence, in tokens.
+    /// Maximum length of a sequence in tokens.
     pub context: usize,
-    /// Token ids that exist.
+    /// Size of the vocabulary.
     pub vocabulary: usize,
-    /// The most tokens of prompts in a step whose logits are wanted: each is as large as the vocabulary.
+    /// Maximum of prompt tokens with requested logits in a step: each has a row as large as the vocabulary.
     pub logit_rows: usize,
-    /// Whether every prompt is computed in one step, as a network needs whose tokens see those behind them.
+    /// True if every prompt is computed in one step, as models with bidirectional attention need.
     pub whole_prompts: bool,
-    /// What a computed token of a prompt counts in its key's service; cached and recomputed ones count nothing.
+    /// Weight of a computed prompt token in its key's service; cached and recomputed ones count nothing.
     pub prompt_weight: u32,
-    /// What a generated token counts.
+    /// Weight of a generated token in its key's service.
     pub output_weight: u32,
-    /// How many tokens could be computed in the time in which a step reads the weights: the price of a guess is one
-    /// token's time, and what it may save is a share of a step. Measured; 0 turns guessing off.
+    /// Number of tokens that could be computed in the time in which a step reads the weights: a draft token costs the
+    /// time of one token, and if accepted saves a share of a step. Measured; 0 turns drafts off.
     pub weights_read_tokens: f64,
-    /// What attention to one position before it adds to the cost of a token, in tokens at the beginning of a text.
-    /// Measured; with 0 all tokens cost the same.
+    /// Added cost of a token per position before it, due to attention, in tokens at the beginning of a text. Measured;
+    /// with 0 all tokens cost the same.
     pub position_cost: f64,
 }
 
 impl Default for SchedulerOptions {
-    /// Prompt and output tokens are weighed as in the paper (see [`super`]): 1 and 2.
+    /// Returns the default options. Prompt and output tokens have the weights 1 and 2, as in the paper (see [`super`]).
     fn default() -> SchedulerOptions {
         SchedulerOptions {
             step_tokens: 512,
@@ -64,13 +66,13 @@ impl Default for SchedulerOptions {
 }
 
 impl SchedulerOptions {
-    /// [`logit_rows`](Self::logit_rows) for a vocabulary of so many tokens: those of 64 MiB.
+    /// Returns [`logit_rows`](Self::logit_rows) for a vocabulary of so many tokens: those of 64 MiB.
     #[must_use]
     pub fn logit_rows_for(vocabulary: usize) -> usize {
         (LOGITS_BYTES / size_of::<f32>() / vocabulary.max(1)).max(1)
     }
 
-    /// The nearest options that make sense.
+    /// Returns the nearest valid options.
     pub(crate) fn settled(mut self) -> SchedulerOptions {
         self.step_tokens = self.step_tokens.max(1);
         self.logit_rows = self.logit_rows.max(1);

@@ -1,27 +1,27 @@
-//! Who of a key goes first: the shortest remaining prompt (Schrage, "A proof of the optimality of the shortest remaining
-//! processing time discipline", 1968), with a bound on what that costs long ones.
+//! Order of the prompts of a key: the shortest remaining prompt first (Schrage, "A proof of the optimality of the
+//! shortest remaining processing time discipline", 1968), with a bound on the delay of long ones.
 
 use super::request::PromptRows;
 use super::task::Task;
 use leyden_kernels::attention::BLOCK_TOKENS;
 
-/// The part of its tokens that a prompt lets others have first at once, and the part of those computed of it that it
-/// lets them have while it gets on. Together a tenth, so a prompt is computed at most a tenth later than in the order of
-/// arrival.
+/// Divisor that gives the number of later requests' tokens that may be computed before a prompt: its own number of
+/// tokens divided by this at once, and as much again as it is computed. Together a tenth, so a prompt is computed at
+/// most a tenth later than in the order of arrival.
 const PART: usize = 20;
 
-/// A place in the order of a key's prompts; the least goes first.
+/// Rank among a key's prompts; the least goes first.
 pub(super) type Place = (bool, usize, u64);
 
-/// Where a task stands among those of its key.
+/// Returns the rank of a task among those of its key.
 pub(super) fn place(task: &Task) -> Place {
     let passable = patience(task) > 0;
     (passable, if passable { task.missing() } else { 0 }, task.order)
 }
 
-/// How many tokens of others that came later may still be computed before it. None before an answer that was begun and
-/// preempted: its reader waits in the middle of it. And none before a text that is computed whole: a step takes many of
-/// these, and whoever is passed while a little patience is left would hold up all who are longer than that.
+/// Returns a task's patience: the number of tokens of later requests that may still be computed before it. It is 0 for
+/// an answer that was begun and preempted, as its reader waits in the middle of it; and for a text that is computed
+/// whole: a step takes many of these, and one that may still be passed by few tokens would delay all longer ones.
 pub(super) fn patience(task: &Task) -> usize {
     if task.generated() > 0 || matches!(task.request.rows, PromptRows::Whole(_)) {
         return 0;

@@ -1,4 +1,4 @@
-//! The next step.
+//! Planning of the next step.
 
 use super::Scheduler;
 use super::lookup::guess;
@@ -12,14 +12,14 @@ use leyden_kernels::attention::BLOCK_TOKENS;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// Running tasks for each of which admission leaves a block free, so that they do not have to preempt at once.
+/// Number of running tasks for each of which admission leaves one block free, so that they do not preempt at once.
 const TASKS_PER_SPARE_BLOCK: usize = 8;
 
 impl Scheduler {
-    /// Decides on the next step. `now` is the time on the clock of deadlines; `tables` are the engine's.
+    /// Plans the next step. `now` is the time on the clock of deadlines; `tables` are the engine's.
     ///
     /// # Errors
-    /// The step before has been neither committed nor abandoned.
+    /// The previous step has been neither committed nor abandoned.
     pub fn plan(&mut self, now: Duration, tables: &mut BlockTables) -> Result<Step, Error> {
         if self.under_way {
             return Err(ErrorKind::StepUnderWay.into());
@@ -46,7 +46,7 @@ impl Scheduler {
                 (PromptRows::Whole(text), _) if s.rows > 0 => Outputs::Whole(text),
                 (_, false) => Outputs::None,
                 (_, true) if s.drafted == 0 => Outputs::Last,
-                // Guesses come behind a single known token only.
+                // A draft follows a single known token only.
                 (_, true) => Outputs::From(0),
             };
             let tokens = [known, &task.part.draft].concat();
@@ -57,7 +57,7 @@ impl Scheduler {
         Ok(step)
     }
 
-    /// Ends what is late.
+    /// Ends the requests whose deadline has passed.
     fn expire(&mut self, now: Duration, tables: &mut BlockTables) {
         let late = |t: &&Task| t.request.deadline.is_some_and(|d| d <= now);
         let waiting: Vec<RequestId> = self.queue.iter().filter(late).map(|t| t.request.id).collect();
@@ -70,7 +70,8 @@ impl Scheduler {
         late.iter().for_each(|t| self.end(t, Finish::Deadline, tables));
     }
 
-    /// Gives every task that decodes its token, and preempts where blocks are short. Returns whether none was.
+    /// Schedules the next token of every decoding task, and preempts tasks if there are too few blocks. Returns true if
+    /// none was preempted.
     fn decode(&mut self, tables: &mut BlockTables, decisions: &mut Vec<Decision>) -> bool {
         self.rank(tables);
         let mut calm = true;
@@ -79,7 +80,7 @@ impl Scheduler {
             let t = &self.running[i];
             let room = t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len()));
             if !room {
-                // The last in rank makes way, at worst this one.
+                // Preempts the task of the lowest rank, which may be this one.
                 calm = false;
                 self.preempt(self.running.len() - 1, tables, decisions);
                 continue;
@@ -92,13 +93,14 @@ impl Scheduler {
         calm
     }
 
-    /// What prompts and guesses of this step may cost, in tokens at the beginning of a text.
+    /// Returns the maximum cost of prompts and drafts in this step, in tokens at the beginning of a text.
     fn prompt_tokens(&self) -> usize {
         let decodes = self.running.iter().any(Task::decodes);
         if decodes { self.options.prompt_tokens_beside_decode } else { self.options.prompt_tokens_alone }
     }
 
-    /// Gives what is left of the budget to prompts, which cost `most`, and admits requests as long as there is some.
+    /// Distributes the rest of the budget, at most a cost of `most`, among prompts, and admits requests while some is
+    /// left.
     fn fill(
         &mut self,
         now: Duration,
@@ -109,7 +111,7 @@ impl Scheduler {
     ) {
         let eldest = self.eldest();
         let mut admits = calm;
-        // The eldest gets on in any case.
+        // The oldest task of the highest priority gets at least one token.
         if let Some(t) = self.running.iter_mut().find(|t| Some(t.request.id) == eldest && !t.is_scheduled()) {
             t.part.tokens = if self.options.whole_prompts { t.missing() } else { 1 };
         }
@@ -129,7 +131,7 @@ impl Scheduler {
                 (Some(r), _) => (r.request.id, false),
             };
             if waiting && !self.admit(id, now, tables, decisions) {
-                // Nobody overtakes: room that becomes free is for this one.
+                // No other request is admitted before this one: blocks that become free are for it.
                 admits = false;
                 continue;
             }
@@ -138,8 +140,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives a prompt what it may have of what is left, and counts it with those whom it passes: those before it that
-    /// have not been `served` in this step.
+    /// Schedules tokens of a prompt from the rest of the budget, and charges them to the patience of the requests that
+    /// it passes: earlier ones that have not been `served` in this step.
     fn give(&mut self, id: RequestId, most: usize, served: &[RequestId]) {
         let Some(i) = self.running.iter().position(|t| t.request.id == id) else { return };
         let t = &self.running[i];
@@ -160,7 +162,7 @@ impl Scheduler {
                 && !other.decodes()
                 && !served.contains(&r.id)
         };
-        // One whose patience is at an end would have gone first if it could, and must not hold up others.
+        // A task without patience left would have gone first if it could, and must not delay others.
         let others = self.running.iter().chain(self.queue.iter()).filter(|other| passed(other));
         let patience = others.map(patience::patience).filter(|tokens| *tokens > 0).min();
         let tokens = tokens.min(patience.unwrap_or(usize::MAX));
@@ -172,8 +174,8 @@ impl Scheduler {
         self.running[i].part.tokens += tokens;
     }
 
-    /// What prompts that are not completed in this step may still cost, if another one is, for whose first token somebody
-    /// waits; `None` if none is.
+    /// Returns the cost left for prompts that are not completed in this step, if another prompt is completed, as its
+    /// first token is due; `None` if none is completed.
     fn beside_completed(&self, most: usize) -> Option<f64> {
         let (completed, others): (Vec<&Task>, Vec<&Task>) =
             self.running.iter().filter(|t| !t.decodes()).partition(|t| t.part.tokens == t.missing());
@@ -182,13 +184,13 @@ impl Scheduler {
         (!completed.is_empty()).then_some(beside - taken)
     }
 
-    /// What the known tokens of a task in this step cost, in tokens at the beginning of a text.
+    /// Returns the cost of a task's known tokens in this step, in tokens at the beginning of a text.
     fn cost(&self, task: &Task) -> f64 {
         let (n, position) = (task.part.tokens as f64, task.computed as f64);
         n + self.options.position_cost * n * (position + n / 2.0)
     }
 
-    /// How many tokens from a position on cost so much.
+    /// Returns the number of tokens from a position on that have the given cost.
     fn affordable(&self, cost: f64, position: usize) -> usize {
         let deep = self.options.position_cost;
         let each = 1.0 + deep * position as f64;
@@ -198,7 +200,7 @@ impl Scheduler {
         n as usize
     }
 
-    /// Tokens from a position on that are left for prompts and guesses, which cost at most `most`.
+    /// Returns the number of tokens from a position on that are left for prompts and drafts, which cost at most `most`.
     fn spare(&self, most: usize, position: usize) -> usize {
         let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
         let all: usize = self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum();
@@ -208,7 +210,8 @@ impl Scheduler {
         self.affordable(most as f64 - cost, position).min(self.options.step_tokens.saturating_sub(all))
     }
 
-    /// Has the states of recurrent layers kept where requests that wait part from a prompt that is being computed.
+    /// Adds checkpoints of recurrent states to prompts being computed, at the positions where waiting requests differ
+    /// from them.
     fn mark_beginnings(&self, tables: &mut BlockTables) {
         if tables.can_go_back() {
             return;
@@ -223,7 +226,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether another task of the same key is computing the request's beginning, and has blocks of it yet to compute.
+    /// Returns whether another task of the same key is computing the request's prefix, and has shared blocks of it
+    /// still to compute.
     fn follows(&self, task: &Task) -> bool {
         self.running.iter().any(|t| {
             let (a, b) = (&t.request, &task.request);
@@ -231,7 +235,7 @@ impl Scheduler {
         })
     }
 
-    /// Moves a request from the queue to those that run, if there is room for its tokens.
+    /// Admits a request from the queue, if there is room for its tokens. Returns whether it was admitted.
     fn admit(
         &mut self,
         id: RequestId,
@@ -239,7 +243,7 @@ impl Scheduler {
         tables: &mut BlockTables,
         decisions: &mut Vec<Decision>,
     ) -> bool {
-        // Who has just made way does not come back in the same step.
+        // A task that was preempted in this step is not admitted in it again.
         let Some(task) = self.queue.get(id).filter(|t| t.preempted_in != self.steps) else { return false };
         let (key, priority) = (task.request.key, task.request.priority);
         let fits = match task.request.held {
@@ -268,7 +272,7 @@ impl Scheduler {
             (None, None) => (tables.open_adapted(task.request.adapters.clone()), 0),
         };
         if !tables.reserve(sequence, task.tokens.len()) {
-            // Closing others cannot have made less room; yet nothing is lost if it has.
+            // Should not occur, as closing others frees blocks; the request then stays in the queue.
             if task.request.held.is_none() {
                 tables.close(sequence);
             }
@@ -286,9 +290,9 @@ impl Scheduler {
         true
     }
 
-    /// Adds guesses where they are wanted, allowed, and there is room without taking it from anybody.
+    /// Adds draft tokens to requests that allow them, from the rest of the budget and available blocks.
     fn speculate(&mut self, most: usize, tables: &mut BlockTables) {
-        // A wrong guess must be forgotten again.
+        // Rejected draft tokens must be rolled back.
         if self.options.weights_read_tokens <= 0.0 || !tables.can_go_back() {
             return;
         }
@@ -297,7 +301,7 @@ impl Scheduler {
             if rest == 0 || !t.request.speculate || !t.is_scheduled() || !t.decodes() {
                 continue;
             }
-            // One token is chosen besides the guesses.
+            // One token is sampled besides the draft.
             let guesses = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
             let draft = if guesses == 0 { &[] } else { guess(&t.tokens, guesses) };
             if !draft.is_empty()

@@ -1,4 +1,4 @@
-//! Who makes way for whom.
+//! Preemption.
 
 use super::Scheduler;
 use super::request::{Decision, KeyId, RequestId};
@@ -7,12 +7,12 @@ use crate::tables::{BlockTables, SequenceId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What keys hold, and what would be an equal part.
+/// Slots and blocks held by each key, and an equal share of them.
 #[derive(Debug)]
 pub(super) struct Shares {
     slots: usize,
     blocks: usize,
-    /// Slots and blocks there are.
+    /// Numbers of all slots and blocks.
     of_all: (usize, usize),
     held: BTreeMap<KeyId, (usize, usize)>,
 }
@@ -22,21 +22,21 @@ impl Shares {
         self.held.get(&key).copied().unwrap_or_default()
     }
 
-    /// Whether the key holds more than its part of slots, or of blocks.
+    /// Returns whether the key holds more than its share of slots, or of blocks.
     fn exceeded(&self, key: KeyId) -> bool {
         let (slots, blocks) = self.of(key);
         slots > self.slots || blocks > self.blocks
     }
 
-    /// How much of the machine the key holds if that is more than its part, else 0: the larger of its fractions of all
-    /// slots and of all blocks (dominant share, Ghodsi et al., NSDI 2011), as a multiple of 1 / (slots × blocks).
+    /// Returns the key's dominant share if it exceeds an equal share, else 0: the larger of its fractions of all slots
+    /// and of all blocks (Ghodsi et al., NSDI 2011), as a multiple of 1 / (slots × blocks).
     fn excess(&self, key: KeyId) -> usize {
         let (slots, blocks) = self.of(key);
         let all = self.of_all;
         if self.exceeded(key) { slots.saturating_mul(all.1).max(blocks.saturating_mul(all.0)) } else { 0 }
     }
 
-    /// Whether the key would still be within its part with another task of so many blocks.
+    /// Returns whether the key would stay within its share with another task of so many blocks.
     fn allows(&self, key: KeyId, more_blocks: usize) -> bool {
         let (slots, blocks) = self.of(key);
         slots < self.slots && blocks + more_blocks <= self.blocks
@@ -44,7 +44,7 @@ impl Shares {
 }
 
 impl Scheduler {
-    /// An equal part of slots and blocks for each key that has requests.
+    /// Returns an equal share of slots and blocks for each key that has requests.
     pub(super) fn shares(&self, tables: &BlockTables) -> Shares {
         let mut held = BTreeMap::<KeyId, (usize, usize)>::new();
         for t in &self.running {
@@ -58,13 +58,13 @@ impl Scheduler {
         Shares { slots: (of_all.0 / n).max(1), blocks: of_all.1 / n, of_all, held }
     }
 
-    /// The oldest task of the highest priority among those that run.
+    /// Returns the oldest running task of the highest priority.
     pub(super) fn eldest(&self) -> Option<RequestId> {
         let rank = |t: &&Task| (Reverse(t.request.priority), t.order);
         self.running.iter().min_by_key(rank).map(|t| t.request.id)
     }
 
-    /// Sorts the tasks that run so that whoever comes first is preempted last.
+    /// Sorts the running tasks in reverse order of preemption: the last is preempted first.
     pub(super) fn rank(&mut self, tables: &BlockTables) {
         let shares = self.shares(tables);
         let eldest = self.eldest();
@@ -74,12 +74,12 @@ impl Scheduler {
         });
     }
 
-    /// Puts a task that runs back in the queue.
+    /// Preempts a running task: puts it back in the queue.
     pub(super) fn preempt(&mut self, i: usize, tables: &mut BlockTables, decisions: &mut Vec<Decision>) {
         let mut task = self.running.remove(i);
         if let Some(sequence) = task.sequence.take() {
             match &mut task.request.held {
-                // It stays open, and empty.
+                // The held sequence stays open, and is emptied.
                 Some(held) => {
                     held.same = 0;
                     drop(tables.truncate(sequence, 0));
@@ -94,9 +94,9 @@ impl Scheduler {
         self.enqueue(task);
     }
 
-    /// Makes room for a request that waits: preempts tasks of lower priority, and tasks of keys that hold more than
-    /// their part if with it the request's key would not. `blocks` are those that it needs, 0 if only a slot is
-    /// missing. Preempts nobody unless that is enough.
+    /// Makes room for a waiting request: preempts tasks of lower priority, and tasks of keys that hold more than their
+    /// share if the request's key stays within its own. `blocks` is the number that the request needs, 0 if only a slot
+    /// is missing. Preempts no task if that would not be enough. Returns whether there is room.
     pub(super) fn reclaim(
         &mut self,
         priority: i32,
@@ -132,7 +132,7 @@ impl Scheduler {
         }
         let enough = enough(&sequences);
         if enough {
-            // From the last, so that the places of the others stay.
+            // From the last one, so that the indices of the others stay valid.
             victims.into_iter().for_each(|i| self.preempt(i, tables, decisions));
         }
         enough

@@ -1,4 +1,5 @@
-//! The requests that wait: by priority, then by key, then in the order of their arrival. Who goes next is another matter.
+//! Queue of waiting requests: by priority, then by key, then in the order of their arrival. [`Queue::next`] picks among
+//! them.
 
 use super::counters::Counters;
 use super::patience;
@@ -7,10 +8,10 @@ use super::task::Task;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-/// Where a request waits.
+/// Key of a request in the queue.
 type Place = (Reverse<i32>, KeyId, u64);
 
-/// The queue.
+/// Waiting requests.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     tasks: BTreeMap<Place, Task>,
@@ -23,12 +24,12 @@ impl Queue {
         self.tasks.len()
     }
 
-    /// How many requests of a key wait.
+    /// Returns the number of waiting requests of a key.
     pub(crate) fn of_key(&self, key: KeyId) -> usize {
         self.keys.get(&key).copied().unwrap_or(0)
     }
 
-    /// Keys with waiting requests.
+    /// Returns the keys with waiting requests.
     pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
         self.keys.keys().copied()
     }
@@ -59,18 +60,18 @@ impl Queue {
         self.tasks.remove(&place)
     }
 
-    /// The requests in the order of their places.
+    /// Returns the requests in the order of the queue.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values()
     }
 
-    /// The requests, to be changed in what does not concern their places.
+    /// Returns the requests for changes that do not affect their order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
         self.tasks.values_mut()
     }
 
-    /// The request that goes next among those of the highest priority that are `ready`: of the key with the least
-    /// service, and of its requests as [`patience::place`] has it.
+    /// Returns the next request among those of the highest priority that are `ready`: of the key with the least
+    /// service, and of its requests the first by [`patience::place`].
     pub(crate) fn next(&self, counters: &Counters, ready: impl Fn(&Task) -> bool) -> Option<&Task> {
         let mut best: Option<(&Task, (u64, patience::Place))> = None;
         for ((priority, key, _), task) in &self.tasks {

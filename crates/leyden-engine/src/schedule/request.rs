@@ -1,4 +1,4 @@
-//! What goes into the scheduler, and what it says about it.
+//! Input and output of the scheduler.
 
 use crate::engine::{StepPlan, WholeText};
 use crate::prefix::Scope;
@@ -7,36 +7,36 @@ use leyden_models::AdapterSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who calls a request what.
+/// Number of a request, chosen by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// Among whom capacity is shared fairly: an API key.
+/// Key among which capacity is shared fairly: an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub u32);
 
-/// What is wanted of a prompt's tokens besides their keys and values.
+/// Requested results for a prompt's tokens, besides their keys and values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PromptRows {
     /// Nothing.
     #[default]
     None,
-    /// The logits after each token from this one on.
+    /// Logits after each token from this one on.
     Logits {
-        /// The first, counted from 0.
+        /// Index of the first token.
         from: usize,
     },
-    /// The states of the tokens from this one on.
+    /// Hidden states of the tokens from this one on.
     States {
-        /// The first, counted from 0.
+        /// Index of the first token.
         from: usize,
     },
-    /// States of a prompt that is computed in one step, as by a model that needs whole texts.
+    /// Hidden states of a prompt that is computed in one step, for models that need whole texts.
     Whole(WholeText),
 }
 
 impl PromptRows {
-    /// The first token of which something is wanted.
+    /// Returns the index of the first token with requested results.
     pub(crate) fn from(self) -> Option<usize> {
         match self {
             PromptRows::None => None,
@@ -46,175 +46,176 @@ impl PromptRows {
     }
 }
 
-/// A sequence of the caller's that stays open when the request is over, with all that was computed in it.
+/// Sequence of the caller that stays open, with all computed tokens, when the request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The sequence; open, without a scope, of no other request, and with the request's adapters.
+    /// Open sequence without a scope, used by no other request, with the request's adapters.
     pub sequence: SequenceId,
-    /// How many of its first tokens are the prompt's; what is behind them is forgotten.
+    /// Number of its first tokens that equal the prompt's; the tokens after them are dropped.
     pub same: usize,
 }
 
-/// One answer to be generated. Several answers to one prompt are several requests: those that come later wait for the
-/// first to compute the prompt and then share its blocks.
+/// Request for one answer. Several answers to one prompt are several requests: the later ones wait until the first has
+/// computed the prompt and then share its blocks.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Its number; not that of another request in the scheduler.
+    /// Number that no other request in the scheduler has.
     pub id: RequestId,
-    /// Whose it is.
+    /// Key that the request is charged to.
     pub key: KeyId,
-    /// Higher goes first, before any fairness; 0 is usual.
+    /// Priority: higher goes first, before any fairness; 0 is usual.
     pub priority: i32,
-    /// The prompt; at least one token.
+    /// Tokens of the prompt; at least one.
     pub prompt: Vec<u32>,
-    /// The most tokens to generate, clipped to what the context leaves; with 0 the prompt alone is computed.
+    /// Maximum of tokens to generate, clipped to the rest of the context; with 0 only the prompt is computed.
     pub max_tokens: usize,
-    /// Among whom blocks of the cache are shared; `None` shares with nobody.
+    /// Scope in which cache blocks are shared; `None` shares none.
     pub scope: Option<Arc<Scope>>,
-    /// The adapters that it is computed with; they count as the scope's too.
+    /// Adapters of the request; they replace the scope's.
     pub adapters: AdapterSet,
-    /// When it is given up, whatever has been generated; on the clock of `now`.
+    /// Time at which the request is ended, whatever has been generated; on the clock of `now`.
     pub deadline: Option<Duration>,
-    /// Whether the repetitions in the text may be used to guess tokens ahead ([`super::Lookup`]).
+    /// True if draft tokens may be taken from repetitions in the text ([`super::Lookup`]).
     pub speculate: bool,
-    /// What is wanted of the prompt's tokens.
+    /// Requested results for the prompt's tokens.
     pub rows: PromptRows,
-    /// The sequence that it runs in, if it is not to be one of its own. Takes the place of `scope`.
+    /// Sequence to run the request in, instead of a new one. Replaces `scope`.
     pub held: Option<Held>,
 }
 
-/// Why a request is not taken. What concerns the request itself comes before what concerns the moment.
+/// Reason for refusing a request. Reasons in the request itself are reported before temporary ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The prompt is empty.
+    /// A prompt without tokens.
     #[error("the prompt is empty")]
     EmptyPrompt,
-    /// A token of the prompt is not in the vocabulary.
+    /// A token of the prompt that is not in the vocabulary.
     #[error("token {id} is outside the vocabulary of {vocabulary}")]
     Token {
-        /// The id.
+        /// Token id.
         id: u32,
-        /// Ids below this exist.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// The prompt is longer than the context, or than a step where it must be computed in one.
+    /// A prompt longer than the context, or than a step if it must be computed in one.
     #[error("a prompt of {tokens} tokens does not fit the context of {context}")]
     PromptTooLong {
-        /// Its tokens.
+        /// Number of tokens of the prompt.
         tokens: usize,
-        /// The longest there may be.
+        /// Maximum number of tokens.
         context: usize,
     },
-    /// Prompt and answer would not fit the cache even alone.
+    /// A prompt with an answer that would not fit an empty cache.
     #[error("prompt and answer of {tokens} tokens do not fit the cache of {room}")]
     CacheTooSmall {
-        /// Tokens that would have to be stored.
+        /// Number of tokens that would have to be stored.
         tokens: usize,
-        /// Tokens that can be.
+        /// Number of tokens that can be stored.
         room: usize,
     },
-    /// The number is in use.
-    #[error("a request of this number exists")]
+    /// A number that another request has.
+    #[error("a request with this number exists")]
     Duplicate,
-    /// The deadline has passed.
+    /// A deadline that has passed.
     #[error("the deadline has passed")]
     Late,
-    /// Too many requests of this key wait.
+    /// Too many waiting requests of this key.
     #[error("too many requests of this key are waiting")]
     KeyQueueFull {
-        /// When to try again: at least 1 s, at most 120 s.
+        /// Suggested time until the next try: at least 1 s, at most 120 s.
         retry_after: Duration,
     },
-    /// Too many requests wait.
+    /// Too many waiting requests.
     #[error("too many requests are waiting")]
     QueueFull {
-        /// When to try again: at least 1 s, at most 120 s.
+        /// Suggested time until the next try: at least 1 s, at most 120 s.
         retry_after: Duration,
     },
 }
 
-/// Why a request ended.
+/// Reason for the end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Whoever chose its tokens said so.
+    /// The answer's sampler ended it: [`Chosen::stop`] was set.
     Stop,
-    /// It has `max_tokens`, or the context is full.
+    /// The answer has `max_tokens`, or the context is full.
     Length,
     /// The prompt is computed, and nothing was to be generated.
     Computed,
-    /// It was cancelled.
+    /// The request was cancelled.
     Cancelled,
-    /// Its deadline passed.
+    /// The deadline passed.
     Deadline,
-    /// The step that it was in failed.
+    /// A step with this request failed.
     Failed,
 }
 
-/// What was decided about a request.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It left the queue.
+    /// The request left the queue and runs.
     Admitted {
-        /// Which.
+        /// Number of the request.
         request: RequestId,
-        /// Leading tokens that are already in the cache.
+        /// Number of leading tokens that are already in the cache.
         cached_tokens: usize,
     },
-    /// Its blocks were taken away and it is in the queue again; its tokens are kept and will be computed again.
+    /// The request's blocks were taken away and it is in the queue again; its tokens are kept and will be recomputed.
     Preempted {
-        /// Which.
+        /// Number of the request.
         request: RequestId,
     },
-    /// It is over and forgotten.
+    /// The request has ended, and the scheduler has dropped it.
     Finished {
-        /// Which.
+        /// Number of the request.
         request: RequestId,
-        /// Why.
+        /// Reason for the end.
         finish: Finish,
-        /// Tokens generated.
+        /// Number of generated tokens.
         generated: usize,
     },
 }
 
-/// One entry of a planned step.
+/// Entry of a planned step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduled {
-    /// Whose it is.
+    /// Number of the request.
     pub request: RequestId,
-    /// Its sequence.
+    /// Sequence of the request.
     pub sequence: SequenceId,
-    /// Position of its first token.
+    /// Position of the first token.
     pub position: usize,
-    /// Tokens.
+    /// Number of tokens, with the draft.
     pub tokens: usize,
-    /// Those of them whose logits, or else states, are wanted for [`PromptRows`]: so many, the last ones of the prompt's.
+    /// Number of prompt tokens, the last ones in the entry, whose logits or hidden states are requested by
+    /// [`PromptRows`].
     pub rows: usize,
-    /// How many of them, at the end, are guesses. Their logits are wanted, and those before the first.
+    /// Number of draft tokens at the end. Their logits are requested, and those of the token before.
     pub drafted: usize,
-    /// Whether a token is to be chosen after it: one, and one more for each guess that turns out right.
+    /// True if a token is to be sampled after it, and one more for each accepted draft token.
     pub samples: bool,
 }
 
-/// A planned step.
+/// Planned step.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
-    /// What the engine is to run; nothing to do if it has no entries.
+    /// Plan for the engine; without entries there is nothing to compute.
     pub plan: StepPlan,
-    /// The entries of the plan, in the same order.
+    /// Entries of the plan, in the same order.
     pub scheduled: Vec<Scheduled>,
-    /// What was decided on the way, in order.
+    /// Decisions made since the last plan or commit, in order.
     pub decisions: Vec<Decision>,
 }
 
-/// Tokens chosen for a request after a step.
+/// Tokens sampled for a request after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// The request.
+    /// Number of the request.
     pub request: RequestId,
-    /// One token, and one more for each guess that was right; see [`super::verify`]. None where none could be chosen,
-    /// with which the request stops.
+    /// One token, and one more for each accepted draft token; see [`super::verify`]. Empty if no token could be chosen,
+    /// in which case `stop` must be set.
     pub tokens: Vec<u32>,
-    /// Whether the request ends here.
+    /// True if the request ends here.
     pub stop: bool,
 }

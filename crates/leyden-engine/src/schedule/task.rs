@@ -1,4 +1,4 @@
-//! A request on its way through the scheduler.
+//! [`Task`]: a request in the scheduler, waiting or running.
 
 use super::lookup::Lookup;
 use super::request::{PromptRows, Request, Scheduled};
@@ -6,42 +6,42 @@ use crate::tables::SequenceId;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use std::sync::Arc;
 
-/// What runs of a task in the step under way.
+/// Part of a task in the step under way.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
-    /// Known tokens; 0 if the task is not in the step.
+    /// Number of known tokens; 0 if the task is not in the step.
     pub(crate) tokens: usize,
-    /// Guesses behind them.
+    /// Draft tokens after them.
     pub(crate) draft: Vec<u32>,
 }
 
-/// A request, its tokens, and how far they are computed.
+/// Request, its tokens, and how many are computed.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) request: Request,
-    /// Counts arrivals.
+    /// Number of arrivals before it.
     pub(crate) order: u64,
-    /// The prompt, then what was generated.
+    /// Tokens of the prompt, then the generated ones.
     pub(crate) tokens: Vec<u32>,
     pub(crate) prompt_tokens: usize,
-    /// The most tokens there will be.
+    /// Maximum number of tokens.
     pub(crate) limit: usize,
-    /// Leading tokens that the key has paid for, or need not.
+    /// Number of leading tokens that the key was charged for, or that were cached.
     pub(crate) paid: usize,
-    /// The sequence, while it runs.
+    /// Sequence of a running task.
     pub(crate) sequence: Option<SequenceId>,
-    /// Tokens whose keys and values are stored.
+    /// Number of tokens whose keys and values are stored.
     pub(crate) computed: usize,
     pub(crate) part: Part,
-    /// Tokens of the prompt, from its beginning, whose rows were wanted and have been given.
+    /// Number of leading prompt tokens whose requested results have been returned.
     pub(crate) delivered: usize,
-    /// Tokens of others of its key that came later and were computed before it.
+    /// Number of tokens of later requests of its key that were computed before it.
     pub(crate) yielded: usize,
-    /// The step in which it was admitted.
+    /// Number of the step in which it was admitted.
     pub(crate) admitted_in: u64,
-    /// The step in which it was preempted last.
+    /// Number of the step in which it was last preempted.
     pub(crate) preempted_in: u64,
-    /// Cancelled while in a step that is under way.
+    /// True if it was cancelled during a step that it is in.
     pub(crate) cancelled: bool,
     pub(crate) lookup: Lookup,
 }
@@ -69,41 +69,42 @@ impl Task {
         }
     }
 
-    /// Tokens generated so far.
+    /// Returns the number of generated tokens.
     pub(crate) fn generated(&self) -> usize {
         self.tokens.len() - self.prompt_tokens
     }
 
-    /// Known tokens that are still to be computed; the last one always is.
+    /// Returns the number of known tokens that are still to be computed; the last one always is.
     pub(crate) fn missing(&self) -> usize {
         self.tokens.len() - self.computed
     }
 
-    /// Whether only the token chosen last is to be computed.
+    /// Returns whether only the token sampled last is to be computed.
     pub(crate) fn decodes(&self) -> bool {
         self.missing() == 1 && self.generated() > 0
     }
 
-    /// Whether it is in the step.
+    /// Returns whether the task is in the step.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.part.tokens > 0
     }
 
-    /// The tokens whose beginning may come from the cache: not those of which rows are still wanted.
+    /// Returns the tokens whose prefix may come from the cache: those before any token with requested results still
+    /// due.
     pub(crate) fn cacheable(&self) -> &[u32] {
         let from = self.request.rows.from().map(|from| from.max(self.delivered));
         let end = from.filter(|from| *from < self.prompt_tokens).map_or(self.tokens.len(), |from| from + 1);
         &self.tokens[..end]
     }
 
-    /// Of known tokens from `computed` on, how many are wanted rows.
+    /// Returns the number of rows requested for the next `tokens` known tokens.
     fn rows(&self, tokens: usize) -> usize {
         let Some(from) = self.request.rows.from() else { return 0 };
         let end = (self.computed + tokens).min(self.prompt_tokens);
         end.saturating_sub(from.max(self.delivered).max(self.computed))
     }
 
-    /// How many known tokens may run if at most so many of them may be those whose logits are wanted.
+    /// Returns the number of known tokens that may run if at most `rows` of them may be tokens with requested logits.
     pub(crate) fn within_logit_rows(&self, rows: usize) -> usize {
         let PromptRows::Logits { from } = self.request.rows else { return usize::MAX };
         let from = from.max(self.delivered);
@@ -114,7 +115,7 @@ impl Task {
         }
     }
 
-    /// Rows of logits for its prompt in the step.
+    /// Returns the number of rows of logits for its prompt in the step.
     pub(crate) fn logit_rows(&self) -> usize {
         match self.request.rows {
             PromptRows::Logits { .. } => self.rows(self.part.tokens),
@@ -122,7 +123,7 @@ impl Task {
         }
     }
 
-    /// Leading tokens in whole blocks that this one, which waits, and `other` have in common.
+    /// Returns the number of leading tokens, in whole blocks, that this waiting task and `other` have in common.
     pub(crate) fn shares(&self, other: &Task) -> usize {
         let same_scope = match (&self.request.scope, &other.request.scope) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
@@ -136,7 +137,7 @@ impl Task {
         same.min((self.cacheable().len() - 1) / BLOCK_TOKENS) * BLOCK_TOKENS
     }
 
-    /// What of it runs in the step, if anything.
+    /// Returns the task's entry in the step, if any.
     pub(crate) fn scheduled(&self) -> Option<Scheduled> {
         let sequence = self.sequence.filter(|_| self.is_scheduled())?;
         let drafted = self.part.draft.len();

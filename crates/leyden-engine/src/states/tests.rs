@@ -12,7 +12,7 @@ fn scope(owner: &str) -> Arc<Scope> {
     Arc::new(Scope { model: "m".to_owned(), kv_type: KvType::F16, owner: owner.to_owned(), adapters, salt })
 }
 
-/// Tables, and slots whose states are all tokens that they have taken in.
+/// Tables with simulated states: the state in a slot is the list of all tokens processed.
 struct Machine {
     tables: BlockTables,
     slots: HashMap<u32, Vec<u32>>,
@@ -23,7 +23,7 @@ impl Machine {
         Machine { tables: BlockTables::new(blocks).with_states(checkpoints), slots: HashMap::new() }
     }
 
-    /// Takes each sequence to so many tokens of its text in one step. Asserts that it starts from the right state.
+    /// Extends each sequence to so many tokens of its text in one step. Asserts that it starts from the right state.
     fn step(&mut self, entries: &[(SequenceId, &[u32], usize)]) {
         let from = |id: SequenceId| self.tables.tokens(id).unwrap();
         let new: Vec<_> = entries.iter().map(|&(id, _, to)| (id, to - from(id))).collect();
@@ -55,7 +55,7 @@ impl Machine {
         self.tables.check();
     }
 
-    /// Computes a text in steps of `n` tokens. Returns how much of it was there.
+    /// Computes a text in steps of `n` tokens. Returns the number of its tokens that were cached.
     fn compute(&mut self, scope: &Arc<Scope>, text: &[u32], n: usize) -> (SequenceId, usize) {
         let (id, cached) = self.tables.open_shared(Arc::clone(scope), text);
         assert!(self.tables.reserve(id, text.len()));
@@ -122,11 +122,11 @@ fn where_a_template_writes_the_answer_differently_the_prompt_is_found() {
 fn a_beginning_of_several_texts_is_known_to_its_last_block_from_the_third_on() {
     let (mut m, a) = (Machine::new(256, 32), scope("a"));
     let with = |seed: u32| [&text(1000, 1)[..], &text(300, 2 + seed)].concat();
-    // Multiples of a power of two first, as many as a text's part of the checkpoints.
+    // Multiples of a power of two first, up to a text's share of the checkpoints.
     assert_eq!([0, 1, 2, 3].map(|i| m.ask(&a, &with(i), 512)), [0, 768, 15 * B, 15 * B]);
-    // Another's key does not share it.
+    // A request of another key does not share it.
     assert_eq!(m.ask(&scope("b"), &with(1), 512), 0);
-    // One that waits while the first is computed has it marked.
+    // A request that waits while the first is computed has a checkpoint made there.
     let other = |seed: u32| [&text(1000, 7)[..], &text(300, 8 + seed)].concat();
     let first = other(0);
     let (id, _) = m.tables.open_shared(Arc::clone(&a), &first);
@@ -141,7 +141,7 @@ fn the_longest_unused_checkpoint_goes_first_and_whoever_floods_loses_its_own() {
     let (mut m, quiet, flood) = (Machine::new(512, 4), scope("quiet"), scope("flood"));
     let texts: Vec<Vec<u32>> = (0..20).map(|i| text(210, 1 + i)).collect();
     assert_eq!(m.ask(&quiet, &texts[0], 512), 0);
-    // Each text leaves one: its end and its newest are the same block.
+    // Each text leaves one checkpoint: its end and its newest border are the same block.
     texts[1..].iter().for_each(|text| assert_eq!(m.ask(&flood, text, 512), 0));
     assert_eq!(m.tables.state_checkpoints(), 4);
     assert_eq!(m.ask(&quiet, &texts[0], 512), 3 * B);
@@ -196,7 +196,7 @@ fn a_failed_step_loses_its_states_and_makes_no_checkpoint() {
     m.tables.end_step(&new, false);
     assert!(!m.tables.is_current(id));
     m.tables.check();
-    // The checkpoint before made way for that of the failed step.
+    // The previous checkpoint was evicted for the one of the failed step.
     assert_eq!((m.tables.keepable(id, 100), m.tables.state_checkpoints()), (0, 0));
     m.tables.truncate(id, 0).unwrap();
     assert!(m.tables.is_current(id) && m.tables.reserve(id, 200));
@@ -217,12 +217,12 @@ fn a_sequence_goes_back_to_its_checkpoints() {
     assert_eq!(keepable, [600, 576, 384, 256, 128, 0]);
     assert!(m.tables.truncate(id, 500).is_err());
     m.tables.truncate(id, 384).unwrap();
-    // Another end from there.
+    // Another continuation from there.
     let other = [&tokens[..384], &text(150, 5)].concat();
     assert!(m.tables.reserve(id, other.len()));
     m.step(&[(id, &other, 500)]);
     m.step(&[(id, &other, other.len())]);
-    // A sequence that nobody planned checkpoints for makes none.
+    // A sequence without planned checkpoints makes none.
     let (plain, before) = (m.tables.open(), m.tables.state_checkpoints());
     assert!(m.tables.reserve(plain, 100));
     m.step(&[(plain, &tokens, 100)]);
@@ -242,8 +242,8 @@ fn the_usual_budget_follows_the_size_of_a_state() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Sequences open, grow together in steps, are cut and close at random, with few checkpoints and blocks. Each always
-    /// starts from the state of its own tokens.
+    /// Sequences open, grow together in steps, are truncated and close at random, with few checkpoints and blocks. Each
+    /// always starts from the state of its own tokens.
     #[test]
     fn a_sequence_always_has_the_state_of_its_own_tokens(
         checkpoints in 0_usize..7, calls in prop::collection::vec((0_u8..6, 0_usize..6, 0_u32..3, 0_usize..260), 1..80)
@@ -274,7 +274,7 @@ proptest! {
                     m.tables.truncate(id, keep).unwrap();
                 }
                 _ => {
-                    // All that have room get on, by another number of tokens each.
+                    // All sequences with room grow, each by another number of tokens.
                     let mut entries = Vec::new();
                     for (i, (id, tokens)) in open.iter().enumerate() {
                         let from = m.tables.tokens(*id).unwrap();

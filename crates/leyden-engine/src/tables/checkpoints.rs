@@ -1,37 +1,37 @@
-//! Checkpoints of states, as scheduler and engine see them in the tables.
+//! Checkpoints of recurrent states in the block tables.
 
 use super::{BlockTables, SequenceId};
 use crate::states::States;
 use leyden_models::StateCheckpoint;
 
 impl BlockTables {
-    /// Returns whether sequences can begin with what others have computed.
+    /// Returns whether sequences can share computed prefixes.
     #[must_use]
     pub fn shares_beginnings(&self) -> bool {
         self.states.as_ref().is_none_or(States::reuses)
     }
 
-    /// Number of checkpoints of states in recurrent layers.
+    /// Returns the number of checkpoints of recurrent states.
     #[must_use]
     pub fn state_checkpoints(&self) -> usize {
         self.states.as_ref().map_or(0, States::kept)
     }
 
-    /// Sets where checkpoints of a sequence's state are made in recurrent layers: for a prompt of `prompt` tokens, of which the
-    /// first `shared` are another text's too. Does nothing for other models. A sequence opened with a [`Scope`](crate::Scope) has them
-    /// already.
+    /// Sets the positions of checkpoints of a sequence's recurrent state, for a prompt of `prompt` tokens whose first
+    /// `shared` tokens another text has too. Does nothing for models without recurrent layers. A sequence opened with a
+    /// [`Scope`](crate::Scope) has these positions already.
     pub fn plan_checkpoints(&mut self, id: SequenceId, prompt: usize, shared: usize) {
         if let (Some(states), Some(s)) = (&self.states, self.sequences.get_mut(&id)) {
             states.plan(&mut s.state, s.tokens, prompt, shared);
         }
     }
 
-    /// Adds a checkpoint at the last block border of a sequence's first `tokens` tokens.
+    /// Adds a checkpoint position at the last block border of a sequence's first `tokens` tokens.
     pub fn add_checkpoint(&mut self, id: SequenceId, tokens: usize) {
         self.sequences.get_mut(&id).into_iter().for_each(|s| States::mark(&mut s.state, tokens, true));
     }
 
-    /// Returns the checkpoints to be made in a step, for each of some sequences that get so many new tokens.
+    /// Returns the checkpoints to be made in a step, for each of the sequences with its number of new tokens.
     pub(crate) fn checkpoints(&mut self, new: &[(SequenceId, usize)]) -> Vec<Vec<StateCheckpoint>> {
         let of = |(id, new): &(SequenceId, usize)| {
             let (Some(states), Some(s)) = (&mut self.states, self.sequences.get_mut(id)) else {
@@ -43,18 +43,18 @@ impl BlockTables {
         new.iter().map(of).collect()
     }
 
-    /// Number of slots of states that the cache must have.
+    /// Returns the number of state slots that the cache must have.
     pub(crate) fn state_slots(&self) -> usize {
         self.states.as_ref().map_or(0, States::slots)
     }
 
-    /// Returns the copies of states (from slot, to slot) to be made before the next step, in order, and forgets them.
+    /// Takes the copies of states (from slot, to slot) to be made before the next step, in order.
     pub(crate) fn take_restores(&mut self) -> Vec<(u32, u32)> {
         self.states.as_mut().map_or_else(Vec::new, States::take_restores)
     }
 
-    /// Notes how the step ended that [`checkpoints`](Self::checkpoints) were for. The states of these sequences are lost if it
-    /// failed.
+    /// Ends the step for which [`checkpoints`](Self::checkpoints) were returned. If it failed, the states of its
+    /// sequences are marked as lost.
     pub(crate) fn end_step(&mut self, new: &[(SequenceId, usize)], succeeded: bool) {
         let Some(states) = &mut self.states else { return };
         states.end_step(succeeded);
@@ -65,7 +65,7 @@ impl BlockTables {
         }
     }
 
-    /// Returns whether the next token of a sequence can be computed: no step has failed in the middle of its state.
+    /// Returns whether the sequence can be continued: no failed step has left its state inconsistent.
     pub(crate) fn is_current(&self, id: SequenceId) -> bool {
         let states = self.states.is_some();
         !states || self.sequences.get(&id).is_some_and(|s| States::is_current(&s.state))

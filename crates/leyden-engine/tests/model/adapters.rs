@@ -1,5 +1,5 @@
-//! LoRA adapters against PEFT (`tests/golden/make/adapters.py`), in either format on a model in either format; in steps with
-//! others; what they share of the cache; and files that are refused.
+//! LoRA adapters compared with PEFT (`tests/golden/make/adapters.py`), each format on models in both formats; in steps
+//! with others; their part of the prefix cache; and refused files.
 
 use super::decoders::{bytes, folder, goldens, ids, tensors, value};
 use super::shared::{difference, engine_on, own};

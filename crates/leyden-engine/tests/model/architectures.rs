@@ -21,7 +21,7 @@ const EXPERTS: usize = 11;
 const USED: usize = 3;
 const EXPERT_FF: usize = 24;
 
-/// What differs between the models.
+/// Differences between the models.
 #[derive(Default)]
 struct Variant {
     name: &'static str,
@@ -192,8 +192,8 @@ fn bits(file: &[u8], cpu: (Tier, usize), piece: usize, others: usize) -> Vec<u32
     bits
 }
 
-/// A llama whose layers differ in heads and width, with keys of 32 numbers and values of 16; or the same with values of 32,
-/// the last 16 of which are zero, and so nothing that the output's product sees.
+/// A llama whose layers differ in heads and width, with keys of 32 numbers and values of 16; or the same with values of
+/// 32, the last 16 of which are zero and so do not change the result.
 fn uneven(padded: bool) -> Vec<u8> {
     const HEADS: [(usize, usize, usize); 3] = [(4, 2, 64), (2, 1, 32), (3, 3, 48)];
     const K: usize = 32;
@@ -270,7 +270,7 @@ fn layers_may_differ_and_values_be_smaller_than_keys() {
     let size = want.iter().map(|x| x * x).sum::<f32>().sqrt();
     let off = want.iter().zip(&got).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt() / size;
     assert!(size > 1.0 && off < 1e-5, "{off:e} of {size}");
-    // However the text is cut.
+    // Also with the text divided differently.
     assert!(got.iter().zip(&logits(false, 37)).all(|(a, b)| a.to_bits() == b.to_bits()));
 }
 
@@ -333,7 +333,7 @@ fn impossible_mixtures_are_errors_that_name_the_key() {
         let error = open(key, Some(Value::from("many"))).unwrap_err();
         assert!(error.starts_with(&format!("m.gguf: qwen3moe.{key}: ")), "{error}");
     }
-    // What the tensors do not bear out.
+    // Configurations that contradict the tensors.
     for (key, value, tensor) in [
         ("expert_count", 65536, "blk.0.ffn_gate_inp.weight"),
         ("expert_count", 12, "blk.0.ffn_gate_inp.weight"),

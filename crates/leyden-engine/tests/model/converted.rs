@@ -1,5 +1,5 @@
-//! Every decoder of the goldens as a folder, converted to GGUF and back: the same logits and tensors, and the names and keys of
-//! llama.cpp's converter.
+//! Every decoder of the goldens as a folder, converted to GGUF and back: the same logits and tensors, and the names and
+//! keys of llama.cpp's converter.
 
 use super::decoders::{exact, folder, gguf, goldens, ids};
 use super::shared::rows_of_split;
@@ -146,7 +146,7 @@ fn of_folder(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
     })
 }
 
-/// Whether names and keys are those of llama.cpp's converter; its weights follow from another formula.
+/// Checks that names and keys are those of llama.cpp's converter; its weights follow from another formula.
 fn as_llama_cpp(file: &Gguf, kept: &Value) -> Result<(), String> {
     let theirs = gguf(kept, DType::F32);
     let shapes = |file: &Gguf| of_file(file).into_iter().map(|(name, t)| (name, t.0)).collect::<Vec<_>>();
@@ -154,7 +154,7 @@ fn as_llama_cpp(file: &Gguf, kept: &Value) -> Result<(), String> {
         return Err(format!("tensors {:?}, llama.cpp has {:?}", shapes(file), shapes(&theirs)));
     }
     for (key, value) in theirs.metadata().iter() {
-        // Without an effect, or said by the absence of another one.
+        // Keys without effect, or implied by the absence of another.
         let silent = ["tensor_data_layout", "rope.scaling.type", "freq_base_swa", "sliding_window_pattern"];
         let off = value.as_integer() == Some(0) || value.as_integer() == Some(1);
         let same = file.metadata().get(key).is_some_and(|found| found == value);
@@ -165,7 +165,7 @@ fn as_llama_cpp(file: &Gguf, kept: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a source has the logits of a folder.
+/// Checks that a source has the logits of a folder.
 fn same_logits(case: &Case, source: Arc<dyn WeightSource>) -> Result<(), String> {
     let open = HfModel::open(case.folder.path()).map_err(|e| e.to_string())?;
     let at = case.tokens.len() / 2;
@@ -183,7 +183,7 @@ pub(crate) fn same_tensors(was: &Path, is: &Path) -> Result<(), String> {
         return Err(format!("back: tensors {:?}, there were {:?}", names(&is), names(&was)));
     }
     for (name, (shape, values)) in &was {
-        // An added offset is taken away again, with one rounding.
+        // The offset added for GGUF is subtracted again, with one rounding.
         let near = |(a, b): (&f32, &f32)| {
             // GGUF leaves out rows of tables of positions that no token has.
             (a - b).abs() <= 1e-6 * a.abs().max(1.0) || *b == 0.0 && name.contains("position_embeddings")
@@ -223,7 +223,7 @@ fn folders_of_all_decoders_become_files_and_folders_with_the_same_logits() {
         match (row.conversion, check(&case, row.conversion == Conversion::Both)) {
             (Conversion::None(why), Err(told)) if told.contains(why) => {}
             (Conversion::Both | Conversion::ToGguf(_), Ok(())) => _ = done.insert(architecture),
-            // What llama.cpp's converter leaves out is refused here.
+            // Models with settings that llama.cpp's converter drops are refused here.
             (Conversion::Both | Conversion::ToGguf(_), Err(told))
                 if case.file.is_none()
                     && told.contains("config.json")

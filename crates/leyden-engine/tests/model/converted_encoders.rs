@@ -1,5 +1,5 @@
-//! Every encoder of the goldens as a folder, converted to GGUF and back: the same states, vectors and scores, to the bit, and
-//! the same tensors.
+//! Every encoder of the goldens as a folder, converted to GGUF and back: the same states, vectors and scores, to the
+//! bit, and the same tensors.
 
 use super::converted::{back, converted, same_tensors};
 use super::encoders::{

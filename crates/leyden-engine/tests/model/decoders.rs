@@ -1,5 +1,5 @@
-//! Every decoder in `tests/golden/decoders` against transformers, as a folder, and against llama.cpp, as the GGUF file of its
-//! converter. The weights follow from a formula (`tests/golden/make/decoders.py`).
+//! Every decoder in `tests/golden/decoders` compared with transformers, as a folder, and with llama.cpp, as the GGUF
+//! file of its converter. The weights follow from a formula (`tests/golden/make/decoders.py`).
 
 use super::architectures::noise;
 use super::shared::{difference, engine_on, greedy, numbers, one, own, rows_of_split};
@@ -75,7 +75,7 @@ pub(crate) fn folder(model: &Json) -> tempfile::TempDir {
     folder
 }
 
-/// A value of metadata, of a type whose name stands beside it.
+/// Reads a metadata value whose type is named beside it.
 pub(crate) fn value(kind: &str, value: &Json) -> Value {
     let integers = || numbers(value).into_iter().map(|n| n as i64);
     match kind {
@@ -105,7 +105,7 @@ pub(crate) fn gguf(kept: &Json, matrices: DType) -> Gguf {
         file.set(key, value(entry[0].as_str().unwrap(), &entry[1]));
     }
     for (name, shape, values) in tensors(&kept["tensors"]) {
-        // Those that llama.cpp keeps in F32 whatever the file's type.
+        // Tensors that llama.cpp keeps in F32 whatever the file's type.
         let small = ["conv1d", "shortconv.conv", "ssm_a", "ssm_d", "ssm_norm", "ffn_gate_inp", "bias"]
             .iter()
             .any(|part| name.contains(part));
@@ -126,7 +126,7 @@ pub(crate) fn exact(source: Arc<dyn WeightSource>) -> Result<Engine, String> {
     Ok(engine_on(source, Cpu::new(Tier::best(), 2).unwrap().with_exact(true), KvType::F32))
 }
 
-/// Whether a text's logits are the same to the bit in steps with others.
+/// Returns whether a text's logits have the same bits in steps with other texts.
 pub(crate) fn same_among_others(e: &mut Engine, tokens: &[u32]) -> bool {
     let alone = e.open();
     let output = e.step(&one(alone, tokens, Outputs::From(0))).unwrap();

@@ -1,4 +1,5 @@
-//! Encoders as GGUF files against llama.cpp, on what its converter makes of tiny folders (`tests/golden/make/encoder_gguf.py`).
+//! Encoders as GGUF files compared with llama.cpp, on the output of its converter for tiny folders
+//! (`tests/golden/make/encoder_gguf.py`).
 
 use super::decoders::{gguf, ids};
 use super::encoders::{distance, states};

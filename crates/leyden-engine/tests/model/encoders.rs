@@ -1,4 +1,5 @@
-//! Encoders against transformers, on tiny folders whose weights follow from a formula (`tests/golden/make/encoders.py`).
+//! Encoders compared with transformers, on tiny folders whose weights follow from a formula
+//! (`tests/golden/make/encoders.py`).
 
 use super::architectures::noise;
 use super::shared::{engine_on, numbers, one, own};
@@ -15,7 +16,7 @@ pub(crate) fn golden() -> Json {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Whether a tensor is the weights of a norm.
+/// Returns whether a tensor is the weights of a norm.
 fn is_norm(name: &str) -> bool {
     let ends = ["norm.weight", "norm1.weight", "norm2.weight", "_ln.weight"];
     ends.iter().any(|end| name.to_lowercase().ends_with(end))
@@ -56,7 +57,7 @@ pub(crate) fn folder(model: &Json) -> tempfile::TempDir {
 
 fn engine(folder: &tempfile::TempDir, tier: Tier, threads: usize) -> Engine {
     let source = Arc::new(HfModel::open(folder.path()).unwrap());
-    // Of an encoder's texts nothing is kept from step to step, whatever the type.
+    // An encoder keeps nothing between steps, whatever the cache type.
     let whole = leyden_models::config_of(source.as_ref()).unwrap().needs_whole_texts();
     let kv_type = if whole { KvType::Q8_0 } else { KvType::F32 };
     engine_on(source, Cpu::new(tier, threads).unwrap().with_exact(true), kv_type)
@@ -67,7 +68,7 @@ pub(crate) fn texts(golden: &Json) -> Vec<Vec<u32>> {
     golden["texts"].as_array().unwrap().iter().map(ids).collect()
 }
 
-/// The states of all tokens of texts that are computed in one step.
+/// Returns the hidden states of all tokens of texts that are computed in one step.
 pub(crate) fn states(e: &mut Engine, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
     wanted(e, texts, Outputs::States(0))
 }
@@ -84,14 +85,14 @@ pub(crate) fn wanted(e: &mut Engine, texts: &[&[u32]], outputs: Outputs) -> Vec<
     states
 }
 
-/// What states are pooled to.
+/// Pools hidden states.
 fn pooled(pooling: Pooling, states: &[Vec<f32>]) -> Vec<f32> {
     let mut pool = Pool::new(pooling);
     states.iter().enumerate().for_each(|(at, state)| pool.push(at, state));
     pool.vector()
 }
 
-/// How far values lie from those wanted, of the length of those.
+/// Returns the distance of values from the expected ones, relative to their length.
 pub(crate) fn distance(got: &[f32], want: &Json) -> f64 {
     let want = numbers(want);
     assert_eq!(got.len(), want.len());
@@ -128,7 +129,7 @@ fn states_and_scores_are_those_of_transformers() {
                     assert_eq!(classifier.relevance(e.cpu().tier(), &logits, false), scores, "{name}");
                 }
             }
-            // In a step with others, to the bit what it is alone.
+            // In a step with other texts the bits are the same as alone.
             assert!(states(&mut e, &[*text])[0] == *got, "{name}");
             if e.model().config().needs_whole_texts() {
                 let first = Outputs::Whole(WholeText { second: None, first_only: true });
@@ -158,7 +159,7 @@ fn every_tier_and_team_gives_the_same_bits() {
     }
 }
 
-/// Checkpoints from before PyTorch's names, and with what they were trained with and no result depends on.
+/// Checkpoints with tensor names older than PyTorch's, and with tensors of training that no result depends on.
 #[test]
 fn names_of_older_checkpoints_are_known() {
     let golden = golden();
@@ -180,7 +181,7 @@ fn names_of_older_checkpoints_are_known() {
     assert!(of(renamed) == want);
 }
 
-/// The same model as a GGUF file, whose names for tensors are other ones.
+/// The same model as a GGUF file, with other tensor names.
 #[test]
 fn a_gguf_file_gives_the_same_states() {
     const NAMES: [(&str, &str); 13] = [
@@ -220,7 +221,7 @@ fn a_gguf_file_gives_the_same_states() {
     let weights = source.folder().weights();
     for name in weights.tensor_names() {
         let tensor = weights.require(name).unwrap();
-        // Longer names come before those that they hold.
+        // Longer names come before the names that they contain.
         let known = NAMES.iter().fold(name.to_owned(), |name, (hf, gguf)| name.replace(hf, gguf));
         if !known.starts_with("pooler.") {
             file.add_tensor(&known, tensor.dtype(), tensor.shape(), tensor.bytes().to_vec()).unwrap();
@@ -265,7 +266,7 @@ pub(crate) fn with_token_heads(golden: &Json) -> tempfile::TempDir {
     folder
 }
 
-/// SPLADE's pooling of the logits of a masked language model, of checkpoints with and without a matrix for these.
+/// SPLADE's pooling of the logits of a masked language model, with and without an output matrix in the checkpoint.
 #[test]
 fn sparse_vectors_are_those_of_splade() {
     let golden = golden();
@@ -299,7 +300,7 @@ fn heads_of_tokens_are_those_of_flag_embedding() {
         (e.model().config().sparse, e.model().config().token_width()),
         (Some(SparseConfig::Tokens), 24)
     );
-    // Special ones are the first and the last, wherever they stand.
+    // The special tokens are the first and the last.
     let special = [text[0], text[text.len() - 1]];
     let tokens: Vec<_> = text.iter().map(|id| Some(*id).filter(|id| !special.contains(id))).collect();
     let (found, weights): (Vec<u32>, Vec<f32>) =
@@ -314,7 +315,7 @@ fn heads_of_tokens_are_those_of_flag_embedding() {
     }
 }
 
-/// A folder with matrices behind the pooling, of 48 and of 8 rows, and these.
+/// Returns a folder with matrices after the pooling, of 48 and of 8 rows, and these matrices.
 pub(crate) fn with_dense(model: &Json) -> (tempfile::TempDir, [Vec<f32>; 2]) {
     let folder = folder(model);
     modules(
@@ -341,7 +342,7 @@ pub(crate) fn with_dense(model: &Json) -> (tempfile::TempDir, [Vec<f32>; 2]) {
     (folder, [first, second])
 }
 
-/// Matrices behind the pooling, as a folder has them.
+/// Matrices after the pooling, as in a folder.
 #[test]
 fn vectors_go_through_the_matrices_behind_the_pooling() {
     let golden = golden();
@@ -367,7 +368,8 @@ fn vectors_go_through_the_matrices_behind_the_pooling() {
     );
 }
 
-/// A reranker made of a decoder as a GGUF file: the last token says yes or no, and there is no file without what says it.
+/// A decoder-based reranker as a GGUF file: the last token's scores of yes and no decide. A file without the tensor for
+/// these is refused.
 #[test]
 fn a_gguf_file_of_a_decoder_ranks() {
     const NAMES: [(&str, &str); 13] = [

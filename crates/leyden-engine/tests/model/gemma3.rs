@@ -1,4 +1,5 @@
-//! Gemma 3 against transformers, on tiny folders whose weights follow from a formula (`tests/golden/make/gemma3.py`).
+//! Gemma 3 compared with transformers, on tiny folders whose weights follow from a formula
+//! (`tests/golden/make/gemma3.py`).
 
 use super::architectures::noise;
 use super::decoders::same_among_others;

@@ -1,5 +1,5 @@
-//! GLiNER against its package, on tiny folders whose weights follow from a formula (`tests/golden/make/gliner_models.py`): tokens,
-//! words, the logits of all spans, and the entities among them.
+//! GLiNER compared with its package, on tiny folders whose weights follow from a formula
+//! (`tests/golden/make/gliner_models.py`): tokens, words, the logits of all spans, and the entities among them.
 
 use super::encoders::{folder_as, states};
 use super::shared::{engine_on, numbers, own};
@@ -83,7 +83,7 @@ fn spans_have_the_logits_and_entities_of_the_package() {
                     assert!((f64::from(*got) - want).abs() < 1e-4, "{at}: logit {i} is {got}, not {want}");
                 }
             }
-            // In a step with others and on any machine, to the bit what it is alone.
+            // In a step with others and on any machine the bits are the same as alone.
             let by_itself = states(&mut alone, &[&window.ids[..]]);
             assert!(logits(&alone, read, &by_itself[0]) == logits_of, "{at}");
             let labels = case["labels"].as_array().unwrap();
@@ -105,7 +105,7 @@ fn spans_have_the_logits_and_entities_of_the_package() {
     }
 }
 
-/// What is wrong with a folder, once its configuration, or its tensors' names and shapes, were changed.
+/// Returns the error of a folder after a change to its configuration or to its tensors' names and shapes.
 fn refusal(model: &Json, change: impl FnOnce(&mut Json)) -> String {
     let mut model = model.clone();
     change(&mut model);

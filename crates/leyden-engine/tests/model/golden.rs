@@ -1,4 +1,4 @@
-//! The storyteller against llama.cpp; `tests/golden/README.md` says how the figures were made.
+//! The embedded model (storyteller) compared with llama.cpp; `tests/golden/README.md` describes the figures.
 
 use super::shared::{best, embedded, engine, engine_of, greedy, numbers, one, own};
 use leyden_engine::{Engine, Outputs};

@@ -1,5 +1,5 @@
-//! Same file, prompt and seed: the same bits on every tier, at every number of threads, whatever else is in the
-//! batch, however the prompt is cut, cached or not.
+//! Same file, prompt and seed give the same bits on every tier, with any number of threads, whatever else is in the
+//! batch, and however the prompt is divided or cached.
 
 use super::shared::{engine, one, own};
 use leyden_engine::{Engine, Outputs, SequenceId, StepEntry, StepPlan};
@@ -38,12 +38,12 @@ fn logits(engine: &mut Engine, tokens: &[u32], piece: usize) -> Vec<u32> {
 
 #[test]
 fn tiers_and_teams_give_the_same_bits() {
-    // Past a block of 64; an emulator, for which that is long, gets a full tile and part of one.
+    // More than a block of 64 tokens; an emulator, for which that takes long, gets a full tile and part of one.
     let tokens = text(if emulated() { 25 } else { 70 }, 1);
     for file in FILES {
         let want = logits(&mut engine(open(file), Tier::SCALAR, 1, KvType::F16), &tokens, 70);
         for tier in Tier::available() {
-            // An emulator gets one team: to cut work into shares is nothing that a processor does differently.
+            // An emulator gets one team: dividing work does not depend on the processor.
             for &threads in if emulated() { &[3][..] } else { &[1, 2, 3, 8] } {
                 let got = logits(&mut engine(open(file), tier, threads, KvType::F16), &tokens, 70);
                 assert!(got == want, "{file} on {} with {threads} threads", tier.level());
@@ -71,7 +71,7 @@ fn company_in_the_batch_changes_nothing() {
     let mut e = engine(open(FILES[2]), Tier::best(), 3, KvType::F16);
     let texts: Vec<Vec<u32>> = (0..7).map(|i| text(20 + i * 31, i)).collect();
     let alone: Vec<Vec<u32>> = texts.iter().map(|t| logits(&mut e, t, 1000)).collect();
-    // All together, each at its own pace: sequence i takes i + 1 tokens a step, later ones join later.
+    // All sequences together at different speeds: sequence i takes i + 1 tokens a step, later ones join later.
     let sequences: Vec<_> = texts.iter().map(|_| e.open()).collect();
     let mut done = vec![0; texts.len()];
     let mut together = vec![Vec::new(); texts.len()];
@@ -97,7 +97,7 @@ fn company_in_the_batch_changes_nothing() {
     assert!(together == alone);
 }
 
-/// A row of logits, or of a state, with the sequence that it is of and the position.
+/// Row of logits, or hidden state, with its sequence and position.
 fn bits_of(sequence: SequenceId, position: usize, values: &[f32]) -> (SequenceId, usize, Vec<u32>) {
     (sequence, position, values.iter().map(|x| x.to_bits()).collect())
 }
@@ -109,7 +109,7 @@ fn what_is_asked_of_the_others_changes_nothing() {
     for file in &FILES[1..3] {
         let mut e = engine(open(file), Tier::best(), 2, KvType::F16);
         let sequences = wanted.map(|_| e.open());
-        // Each time the first step is what a prompt's first part is, and the second what is asked for.
+        // The first step computes a prompt's first part, and the second the requested results.
         let step = |e: &mut Engine, range: std::ops::Range<usize>, wanted: [Outputs; 6]| {
             let entry = |(i, sequence): (usize, &SequenceId)| StepEntry {
                 sequence: *sequence,

@@ -1,5 +1,5 @@
-//! Models computed whole: against the results of llama.cpp and transformers (`tests/golden`), and against themselves
-//! under every tier, team, batch and cut of the prompt.
+//! Whole models, compared with the results of llama.cpp and transformers (`tests/golden`), and with themselves under
+//! every tier, team, batch and division of the prompt.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

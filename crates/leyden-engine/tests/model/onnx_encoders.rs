@@ -1,4 +1,5 @@
-//! Encoders from ONNX exports against onnxruntime (`tests/golden/make/onnx_encoders.py`), and graphs that are none.
+//! Encoders from ONNX exports compared with onnxruntime (`tests/golden/make/onnx_encoders.py`), and graphs of no
+//! encoder.
 
 use super::encoders::{distance, states};
 use super::shared::{engine_on, numbers, own};
@@ -71,7 +72,7 @@ fn states_and_scores_are_those_of_onnxruntime() {
     }
 }
 
-/// What a graph computes otherwise than the configuration says is refused, with the node where that shows.
+/// A graph that computes something else than the configuration says is refused, with the name of the node.
 #[test]
 fn graphs_that_are_no_known_encoder_are_refused() {
     let golden = golden();
@@ -128,7 +129,7 @@ fn graphs_that_are_no_known_encoder_are_refused() {
         let error = HfModel::open(folder(&config, &graph(file)).path()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{file}, {key}: {error}");
     }
-    // A number that is none is near to no other.
+    // NaN is close to no number.
     let model = models.iter().find(|model| model["file"] == "electra-fused.onnx").unwrap();
     let mut bytes = graph("electra-fused.onnx");
     let at = bytes.windows(4).position(|four| four == 1e-12_f32.to_le_bytes()).unwrap();
@@ -137,7 +138,7 @@ fn graphs_that_are_no_known_encoder_are_refused() {
     assert!(error.contains("adds NaN to the variance"), "{error}");
 }
 
-/// Damaged graphs are refused, or still that encoder with other numbers; none makes the program fail.
+/// Damaged graphs are refused, or read as the same encoder with other numbers; none makes the program fail.
 #[test]
 fn damaged_graphs_are_refused_or_still_the_encoder() {
     let golden = golden();

@@ -1,5 +1,6 @@
-//! Folders with quantised matrices against the same matrices in F32: that every place where a network takes a matrix finds
-//! them, of stacks and of matrices that are one in the file too. How each method's bits are read is tested where they are.
+//! Folders with quantised matrices compared with the same matrices in F32: every place where a network takes a matrix
+//! is tested, with stacks and with matrices that are fused in the file too. The bit formats of the methods are tested
+//! in the crates that read them.
 
 use super::decoders::{bytes, exact, ids, tensors};
 use super::mixtures::{folder, model};
@@ -96,9 +97,9 @@ fn quantised_folders_compute_what_their_values_do() {
     }
 }
 
-/// Against what transformers computes, from folders that it decodes itself or from twins of other programs' values
-/// (`make/quantised.py`). Matrices that stay integers are multiplied with activations of 8 bits; so the values that each folder
-/// stands for are compared in F32, and the folder itself within what that rounding makes.
+/// Compares with transformers, on folders that it decodes itself or on copies with other programs' values
+/// (`make/quantised.py`). Matrices that stay integers are multiplied with activations of 8 bits; so the values that
+/// each folder stands for are compared in F32, and the folder itself within the error of that rounding.
 #[test]
 fn quantised_folders_compute_what_transformers_does() {
     let golden = include_bytes!("../golden/quantised.safetensors");

@@ -1,5 +1,5 @@
-//! Published models against llama.cpp on the same file, where they are at hand: in `../models`, as
-//! `../shared/tools/fetch_models.py` lays them down. They are not part of the shared data, so their absence is no failure.
+//! Published models compared with llama.cpp on the same file, if they are present: in `../models`, where
+//! `../shared/tools/fetch_models.py` puts them. They are not part of the shared data, so their absence is no failure.
 
 use super::shared::{best, engine_of, greedy, numbers, one, own};
 use leyden_engine::{Engine, Outputs};
@@ -10,8 +10,8 @@ use leyden_text::Special;
 use serde_json::Value as Json;
 use std::io::Write;
 
-/// Wider gaps between llama.cpp's two best tokens than this do not close by the rounding of activations to 8 bits: three
-/// deviations of it (`tests/golden/README.md`, Q4_K_M).
+/// Gap between llama.cpp's two best logits that rounding of activations to 8 bits does not close: three standard
+/// deviations of that rounding (`tests/golden/README.md`, Q4_K_M).
 const WIDE: f64 = 0.52;
 const CONTEXT: usize = 512;
 

@@ -1,4 +1,4 @@
-//! Models with recurrent layers begin with what others have computed, and compute the same bits as without.
+//! Models with recurrent layers reuse cached prefixes and compute the same bits as without.
 
 use super::decoders::{folder, goldens};
 use leyden_engine::{
@@ -75,7 +75,8 @@ fn anew(e: &mut Engine, tokens: &[u32]) -> Vec<u32> {
     result
 }
 
-/// A text's bits in a sequence that begins with what is known, in steps of so many tokens; and how much was.
+/// Returns a text's bits in a sequence that begins with cached tokens, in steps of so many tokens; and the number of
+/// cached tokens.
 fn cached(e: &mut Engine, tokens: &[u32], step: usize) -> (usize, Vec<u32>) {
     let (id, cached) = e.tables_mut().open_shared(scope(""), tokens);
     let mut result = Vec::new();

@@ -11,7 +11,7 @@ use leyden_tensor::{Gguf, WeightSource};
 use leyden_text::{Special, Tokenizer};
 use serde_json::Value as Json;
 
-/// Random numbers tried until our draw is llama.cpp's.
+/// Number of seeds tried until our draw is llama.cpp's.
 const SEEDS: u64 = 200_000;
 
 /// Probabilities below are compared no further.
@@ -107,7 +107,7 @@ fn the_same_tokens_are_left_with_the_same_probabilities() {
             s.accept(&ids(&case["history"]));
             s
         };
-        // Mirostat goes on from what llama.cpp drew, so take a seed with which we draw the same.
+        // Mirostat continues from llama.cpp's draw, so a seed is searched with which ours is the same.
         let steps = case["left"].as_array().unwrap().len();
         let rows: Vec<Vec<f32>> = (0..steps as u64).map(|k| logits(case, k)).collect();
         let follows = |seed: &u64| {
@@ -120,7 +120,7 @@ fn the_same_tokens_are_left_with_the_same_probabilities() {
             let mut got = s.distribution(&rows[k], k).unwrap();
             got.sort_by_key(|(id, _)| *id);
             let mut want: Vec<Vec<f64>> = want.as_array().unwrap().iter().map(numbers).collect();
-            // Where f32 ends, llama.cpp goes on to zero and we stop before.
+            // Below the range of f32, llama.cpp's values become zero; ours are clamped before.
             got.retain(|g| g.1 > TINY);
             want.retain(|w| w[1] > TINY);
             let tokens: Vec<u32> = want.iter().map(|w| w[0] as u32).collect();

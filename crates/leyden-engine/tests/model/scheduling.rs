@@ -1,5 +1,5 @@
-//! What a request is answered does not depend on how it was scheduled: alone, in company, in chunks, from the cache,
-//! after preemption, with guesses, on any number of threads.
+//! Answers do not depend on scheduling: alone, beside others, in chunks, from the cache, after preemption, with drafts,
+//! on any number of threads.
 
 use super::recurrent;
 use super::shared::{embedded, engine};
@@ -28,7 +28,7 @@ fn machine(threads: usize, kv_type: KvType) -> Engine {
     engine(Arc::new(Gguf::open(&embedded()).unwrap()), Tier::best(), threads, kv_type)
 }
 
-/// What happened besides the answers.
+/// Events besides the answers.
 #[derive(Debug, Default, PartialEq)]
 struct Events {
     cached_tokens: usize,
@@ -163,7 +163,7 @@ fn any_schedule_gives_the_same_tokens() {
     assert!(want.values().all(|a| a.len() == 30));
     // To cut work into shares is nothing that a processor does differently, so an emulator gets one team.
     for &threads in if emulated() { &[2][..] } else { &[1, 2, 3] } {
-        // All together, as wide as it goes; then from the cache; then with guesses.
+        // All together, without limits; then from the cache; then with drafts.
         let mut server = Server::new(machine(threads, KvType::F16), wide(), ALL);
         let (got, events) = server.answer(&which, false);
         assert!(got == want, "together, {threads} threads");
@@ -217,7 +217,7 @@ fn recurrent_models_give_the_same_tokens_from_checkpoints_and_after_preemption()
             assert!(got == want, "{name}, {checkpoints}: together");
             let (got, second) = server.answer(&which, true);
             assert!(got == want, "{name}, {checkpoints}: again");
-            // Of each of three keys one computes what they have in common, and the next time none.
+            // Of each of three keys one request computes the common prefix, and the next time none does.
             let cached =
                 (first.cached_tokens >= (which.len() - 3) * 128, second.cached_tokens >= which.len() * 128);
             assert!(checkpoints != 32 || cached == (true, true), "{name}: {first:?} {second:?}");

@@ -1,5 +1,5 @@
-//! Rows of prompts do not depend on how they were scheduled: their logits and states, in any chunks and company, are
-//! those of one step for the whole text.
+//! Logits and hidden states of prompts do not depend on how they were scheduled: in any chunks and beside any other
+//! requests they are those of one step for the whole text.
 
 use super::shared::{embedded, engine, one};
 use leyden_engine::schedule::{
@@ -32,7 +32,7 @@ fn bits(vector: &[f32]) -> Vec<u32> {
     vector.iter().map(|x| x.to_bits()).collect()
 }
 
-/// In one step, without a scheduler.
+/// Computed in one step, without a scheduler.
 fn whole(engine: &mut Engine, text: &[u32]) -> Told {
     let sequence = engine.open();
     let output = engine.step(&one(sequence, text, Outputs::From(0))).unwrap();
@@ -44,7 +44,7 @@ fn whole(engine: &mut Engine, text: &[u32]) -> Told {
     (told, bits(&pool.vector()))
 }
 
-/// What is asked of a text.
+/// Requested results for a text.
 enum Asked {
     Scores(Vec<TokenLogprobs>),
     Vector(Pool),
@@ -74,7 +74,7 @@ impl Answer for Asked {
     }
 }
 
-/// By a generator, beside answers to the same texts. The engine comes back.
+/// Computed by a generator, beside answers to the same texts. Returns the engine.
 fn scheduled(engine: Engine, options: SchedulerOptions) -> (Engine, BTreeMap<u32, Told>) {
     let scheduler = Scheduler::new(options, engine.tables().total_blocks());
     let mut generator = Generator::new(engine, scheduler);

@@ -84,8 +84,8 @@ pub(crate) fn difference(rows: &[Vec<f32>], want: &Json) -> f64 {
     want.as_object().unwrap().iter().map(off).fold(0.0, f64::max)
 }
 
-/// Feeds a text of 100 tokens, the first 100, 50 and 1 of them as a prompt and the rest one by one, and compares the logits
-/// after three of its tokens with those that `want` has under their positions.
+/// Feeds a text of 100 tokens, the first 100, 50 and 1 of them as a prompt and the rest one by one, and compares the
+/// logits after three of its tokens with those that `want` has for their positions.
 pub(crate) fn at_every_split(e: &mut Engine, tokens: &[u32], want: &Json, name: &str) {
     for prompt in [100, 50, 1] {
         let relative = difference(&rows_of_split(e, tokens, prompt), want);

@@ -27,7 +27,7 @@ const PART: usize = 32;
 /// The storyteller with its matrices in one type.
 struct Storyteller {
     dtype: DType,
-    /// As a model file has it.
+    /// File in the type.
     file: Vec<u8>,
     /// The same numbers as F32, which is computed with F32 activations.
     decoded: Vec<u8>,
@@ -116,7 +116,7 @@ fn every_type_gives_the_same_bits_on_every_tier_and_team() {
             }
         }
         assert_eq!(seen.len(), 1, "{name}: the same logits on every tier and team");
-        // What one processor gives is what every other gives, of whatever architecture.
+        // Every processor of every architecture gives the same bits.
         others.extend(
             seen.iter()
                 .filter(|seen| stored["digests"][&name] != **seen)
@@ -141,7 +141,7 @@ fn logits(file: &[u8], tokens: &[u32], windows: usize) -> Vec<Vec<f32>> {
     rows
 }
 
-/// Of the distribution of `q` from that of `p`, both logits, in nats.
+/// Returns the Kullback-Leibler divergence of the distribution of `q` from that of `p`, both given as logits, in nats.
 fn divergence(p: &[f32], q: &[f32]) -> f64 {
     let normaliser = |l: &[f32]| {
         let max = f64::from(l.iter().fold(f32::NEG_INFINITY, |m, x| m.max(*x)));

@@ -1,4 +1,4 @@
-//! Layers that attend to a window keep no more than its blocks, and compute the same bits as with all of them.
+//! Layers with a sliding window keep only its blocks, and compute the same bits as with all blocks.
 
 use super::gemma3::{folder, golden};
 use super::shared::one;
@@ -138,7 +138,7 @@ fn a_sequence_is_cut_back_as_far_as_its_window_is_there() {
         tokens[..700].chunks(STEP).for_each(|part| drop(bits(e, &[(id, part)])));
         id
     });
-    // Guesses that were wrong.
+    // Rejected draft tokens.
     for (back, next) in [(695, 4), (640, 60), (689, 1)] {
         let results = [(&mut all, ids[0]), (&mut kept, ids[1])].map(|(e, id)| {
             e.truncate(id, back).unwrap();

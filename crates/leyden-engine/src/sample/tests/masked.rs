@@ -1,4 +1,4 @@
-//! Choices among allowed tokens alone.
+//! Sampling with a token mask.
 
 use super::*;
 use crate::schedule::verify;
@@ -9,7 +9,7 @@ fn words(allowed: &[bool]) -> Vec<u32> {
     allowed.chunks(32).map(word).collect()
 }
 
-/// Parameters that between them run every step.
+/// Sets of parameters that together run every step.
 fn all_kinds(seed: u64) -> Vec<SamplingParams> {
     let mirostat = |version| Some(Mirostat { version, entropy: 2.0, rate: 0.5 });
     let base = SamplingParams { seed, ..open() };
@@ -32,7 +32,8 @@ fn all_kinds(seed: u64) -> Vec<SamplingParams> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// With everything allowed nothing changes; otherwise only allowed tokens come, as from logits without the others.
+    /// A mask of all tokens changes nothing; otherwise only allowed tokens are chosen, as from logits without the
+    /// others.
     #[test]
     fn only_allowed_tokens_are_chosen(
         logits in prop::collection::vec(-8.0_f32..8.0, 2..200),
@@ -74,7 +75,7 @@ fn an_empty_set_is_an_error() {
             assert!(matches!(e.kind(), ErrorKind::NothingAllowed), "{e}");
         }
     }
-    // What the set leaves, the bias may take.
+    // The logit bias may forbid the tokens that the mask allows.
     let bias = vec![(3, f32::NEG_INFINITY)];
     let mut s = sampler(SamplingParams { logit_bias: bias, ..open() }, 4);
     let e = s.sample_masked(&[0.0; 4], TokenSet::new(&[8]), 0).unwrap_err();
@@ -87,7 +88,7 @@ fn an_empty_set_is_an_error() {
 
 #[test]
 fn guesses_do_not_change_a_constrained_text() {
-    // Allowed is what differs from the token before by one; the guesses are partly wrong.
+    // Allowed are tokens that differ from the previous one by one; the draft is partly wrong.
     let set = |last: u32| [(1_u32 << ((last + 1) % 8)) | (1 << ((last + 7) % 8))];
     let logits: Vec<Vec<f32>> =
         (0..6).map(|row| (0..8).map(|i| ((row * 5 + i * 3) as f32).sin() * 3.0).collect()).collect();

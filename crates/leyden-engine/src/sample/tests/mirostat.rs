@@ -1,4 +1,4 @@
-//! Mirostat: the surprise it reaches, and what it remembers.
+//! Mirostat: the surprisal that it reaches, and its memory.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn params(version: MirostatVersion, entropy: f32, seed: u64) -> SamplingParams {
     SamplingParams { mirostat, seed, ..open() }
 }
 
-/// A distribution after Zipf's law, the kind that Mirostat is made for.
+/// Returns a distribution by Zipf's law, which Mirostat assumes.
 fn zipf(n: usize) -> Vec<f32> {
     (1..=n).map(|rank| -1.1 * (rank as f32).ln()).collect()
 }
@@ -39,7 +39,7 @@ fn computing_again_gives_the_same_tokens() {
     for version in [MirostatVersion::V1, MirostatVersion::V2] {
         let mut s = sampler(params(version, 3.0, 5), 500);
         let want: Vec<u32> = (0..30).map(|k| s.sample(&rows[k], k).unwrap()).collect();
-        // Goes back, as after a preemption or a rejected draft, without a word to the sampler.
+        // Samples a position again, as after a preemption or a rejected draft, without telling the sampler.
         for back in [29, 20, 3, 0] {
             let again: Vec<u32> = (back..30).map(|k| s.sample(&rows[k], k).unwrap()).collect();
             assert_eq!(again, want[back..], "{version:?} from {back}");
@@ -52,7 +52,7 @@ fn the_bound_follows_the_error() {
     let m = Mirostat { entropy: 3.0, rate: 0.5, ..Mirostat::default() };
     let mut bounds = crate::sample::mirostat::Bounds::default();
     assert_eq!(bounds.at(7, &m), 6.0);
-    // A surprise of 5 bits, 2 above the target.
+    // A surprisal of 5 bits, 2 above the target.
     bounds.drawn(7, 6.0, 1.0 / 32.0, &m);
     assert!((bounds.at(8, &m) - 5.0).abs() < 1e-12);
     assert_eq!(bounds.at(7, &m), 6.0);

@@ -23,7 +23,7 @@ fn entropy(p: &[f64]) -> f64 {
     p.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum()
 }
 
-/// How many items it takes until their probabilities reach `bound`.
+/// Returns the number of items whose probabilities first reach `bound`.
 fn reach(p: impl Iterator<Item = f64>, bound: f64) -> usize {
     let mut sum = 0.0;
     let mut n = 0;
@@ -37,7 +37,7 @@ fn reach(p: impl Iterator<Item = f64>, bound: f64) -> usize {
     n
 }
 
-/// What a step leaves, by definition.
+/// Returns the candidates after a step, by definition.
 fn plain(step: SamplingStep, p: &SamplingParams, d: Plain, history: &[u32]) -> Plain {
     let d = sorted(d);
     let shares = softmax(&d);
@@ -120,7 +120,7 @@ fn plain(step: SamplingStep, p: &SamplingParams, d: Plain, history: &[u32]) -> P
     }
 }
 
-/// Parameters under which every step acts.
+/// Parameters with which every step changes something.
 fn active() -> impl Strategy<Value = SamplingParams> {
     let dry = (0.1..2.0_f32, 1.0..2.5_f32, 0..4_usize, 1..40_usize, prop::collection::vec(0..6_u32, 0..3))
         .prop_map(|(multiplier, base, allowed_length, window, breakers)| {
@@ -167,7 +167,7 @@ fn distribution(p: &SamplingParams, logits: &[f32], history: &[u32]) -> Vec<(u32
     s.distribution(logits, 0).unwrap()
 }
 
-/// The same tokens, the same probabilities, whatever the order of equals.
+/// Asserts the same tokens with the same probabilities, whatever the order of equals.
 fn assert_same(got: &[(u32, f64)], want: &Plain) {
     let shares = softmax(want);
     let mut want: Vec<(u32, f64)> = want.iter().zip(shares).map(|(w, s)| (w.0, s)).collect();
@@ -182,7 +182,7 @@ fn assert_same(got: &[(u32, f64)], want: &Plain) {
 }
 
 proptest! {
-    // Always the same cases: f32 and f64 may disagree about a token that lies on the very edge of a cut.
+    // Fixed cases: f32 and f64 may disagree about a token on the very edge of a cut.
     #![proptest_config(ProptestConfig { cases: 400, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
@@ -211,7 +211,7 @@ proptest! {
         assert_same(&distribution(&p, &logits, &history), &want);
     }
 
-    /// What is skipped before a greedy choice would have changed nothing.
+    /// Steps that are skipped before a greedy choice would have changed nothing.
     #[test]
     fn greedy_is_the_last_one_standing(
         logits in prop::collection::vec(-6.0..6.0_f32, 1..200),
@@ -228,7 +228,7 @@ proptest! {
 }
 
 proptest! {
-    /// Forbidden tokens, equal logits and the ends of the range, in any order of steps: something is left, its
+    /// Forbidden tokens, equal logits and the ends of the range, in any order of steps: some candidate is left, the
     /// probabilities are a distribution, and the same token is drawn every time.
     #[test]
     fn nothing_empties_the_candidates(
@@ -260,7 +260,7 @@ proptest! {
         }
     }
 
-    /// The array by token and the list of items are two ways to the same candidates.
+    /// The array by token and the list of items give the same candidates.
     #[test]
     fn the_best_are_found_without_sorting(picks in prop::collection::vec(-20..20_i32, 1..2000), k in 1..50_usize) {
         let logits: Vec<f32> = picks.iter().map(|i| *i as f32 * 0.25).collect();

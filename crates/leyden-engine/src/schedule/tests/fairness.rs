@@ -1,21 +1,21 @@
-//! Keys against each other.
+//! Fairness between keys.
 
 use super::sim::*;
 use crate::schedule::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// How a key behaves that always has requests waiting.
+/// Load of a key that always has requests waiting.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
     prompt: usize,
     max: usize,
-    /// Requests that it keeps in the queue.
+    /// Number of requests that it keeps in the queue.
     depth: usize,
 }
 
-/// Runs keys that are always backlogged, and gives what each has received after each step. Prompts are all different,
-/// so that none is cached.
+/// Runs keys that are always backlogged, and returns the service of each after each step. Prompts are all different, so
+/// that none is cached.
 fn compete(options: SchedulerOptions, blocks: u32, habits: &[Habit], steps: usize) -> (Vec<Vec<u64>>, usize) {
     let mut sim = Sim::new(options, blocks);
     let mut next = 0;
@@ -43,14 +43,14 @@ fn habit() -> impl Strategy<Value = Habit> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(30))]
 
-    /// The bound stated in the module's documentation, for every interval: what two backlogged keys receive differs by
-    /// at most 2 U.
+    /// The bound stated in the module's documentation, for every interval: the service of two backlogged keys differs
+    /// by at most 2 U.
     #[test]
     fn backlogged_keys_receive_the_same(
         habits in prop::collection::vec(habit(), 2..5), running in 1_usize..10, blocks in 12_u32..60
     ) {
         let options = SchedulerOptions { step_tokens: 128, prompt_tokens_beside_decode: 64, running, ..SchedulerOptions::default() };
-        // A key with fewer waiting than one step may admit is not backlogged throughout that step.
+        // A key with fewer waiting requests than one step may admit is not backlogged throughout that step.
         let habits: Vec<Habit> = habits.iter().map(|h| Habit { depth: h.depth.max(running), ..*h }).collect();
         let (received, _) = compete(options, blocks, &habits, 1500);
         let longest = habits.iter().map(|h| h.prompt + 2 * h.max).max().unwrap();
@@ -81,7 +81,7 @@ fn a_flood_gets_its_share_and_no_more() {
     assert!((0.48..0.52).contains(&share), "{share}");
 }
 
-/// A key that floods all slots and blocks; then another key's user comes, once in a while.
+/// A key floods all slots and blocks; then a request of another key arrives, once in a while.
 #[test]
 fn a_user_beside_a_flood_starts_at_once() {
     let options = SchedulerOptions {
@@ -117,7 +117,7 @@ fn a_user_beside_a_flood_starts_at_once() {
     assert!(sim.preemptions > 0);
 }
 
-/// Users of one key each and a hog: nobody's answers come slower than one token a step.
+/// Users of one key each beside a key with many requests: every answer gets at least one token a step.
 #[test]
 fn slots_are_divided_among_keys() {
     let options = SchedulerOptions {

@@ -4,23 +4,23 @@ use super::sim::*;
 use crate::schedule::*;
 use proptest::prelude::*;
 
-/// One thing that happens between two steps.
+/// Event between two steps.
 #[derive(Clone, Debug)]
 struct Act {
     steps: usize,
     key: u32,
     priority: i32,
-    /// Which of a few texts the prompt begins with, and how much of it.
+    /// Number of the text from which the prompt's prefix comes, and its length.
     text: u32,
     prompt: usize,
     max: usize,
     deadline: Option<u64>,
     speculate: bool,
-    /// Cancels the request that came so many before.
+    /// Cancels the request submitted so many before.
     cancel: Option<usize>,
-    /// Whether the cancellation comes while the step is under way.
+    /// True if the cancellation comes while the step is under way.
     late: bool,
-    /// Whether the step after it fails.
+    /// True if the step after it fails.
     fails: bool,
 }
 
@@ -68,8 +68,8 @@ fn options() -> impl Strategy<Value = (SchedulerOptions, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Every request ends once and for a good reason; whoever is not disturbed gets the answer that it would get alone,
-    /// to the token, however it was cut, cached, preempted or guessed; nothing is left behind.
+    /// Every request ends once and for a valid reason; a request that is not disturbed gets the same tokens as alone,
+    /// however it was divided, cached, preempted or drafted; nothing is left behind.
     #[test]
     fn requests_are_neither_lost_nor_changed((options, blocks) in options(), acts in prop::collection::vec(act(), 1..40)) {
         let mut sim = Sim::new(options, blocks);
@@ -78,7 +78,7 @@ proptest! {
         let mut failed = Vec::new();
         for (i, a) in acts.iter().enumerate() {
             let mut text = prompt(a.text, a.prompt);
-            // Half of the texts go apart somewhere.
+            // Half of the texts differ somewhere.
             if a.max % 2 == 0 {
                 let at = text.len() / 2;
                 text[at] = 100 + a.key;

@@ -1,4 +1,5 @@
-//! What is wanted of prompts besides an answer: rows of their tokens, nothing at all, a sequence that stays, one step.
+//! Requested results of prompts besides an answer: logits and states of their tokens, no answer at all, held sequences,
+//! whole texts.
 
 use super::sim::{prompt, request};
 use crate::engine::{Outputs, WholeText};
@@ -7,13 +8,13 @@ use crate::tables::{BlockTables, SequenceId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What came of the requests that were served.
+/// Results of the requests.
 #[derive(Debug, Default)]
 struct Served {
-    /// Positions whose logits were wanted for a prompt, of each request in order, and those whose states were.
+    /// Positions with returned logits of each request's prompt, in order, and with returned states.
     logits: BTreeMap<u64, Vec<usize>>,
     states: BTreeMap<u64, Vec<usize>>,
-    /// The most rows of logits of prompts in a step.
+    /// Maximum number of prompt rows of logits in a step.
     most_rows: usize,
     steps: usize,
     cached: BTreeMap<u64, usize>,
@@ -21,7 +22,7 @@ struct Served {
     ends: BTreeMap<u64, (Finish, usize)>,
 }
 
-/// Steps until nothing is left; whoever samples gets a token.
+/// Runs steps until nothing is left; entries that sample get a token.
 fn serve(scheduler: &mut Scheduler, tables: &mut BlockTables) -> Served {
     let mut served = Served::default();
     while !scheduler.is_idle() {
@@ -89,7 +90,7 @@ fn every_row_that_is_wanted_comes_once_in_order() {
             wanting(3, 50, logits(0), 3),
             wanting(4, 70, PromptRows::States { from: 20 }, 0),
             wanting(5, 30, PromptRows::None, 4),
-            // Nothing is behind the last token.
+            // No token follows the last one.
             wanting(6, 30, logits(30), 0),
         ];
         for request in requests {
@@ -138,7 +139,7 @@ fn what_the_cache_has_is_taken_up_to_the_first_row() {
 
 #[test]
 fn rows_that_were_given_are_not_given_again() {
-    // A long prompt is under way when one of a higher priority takes all blocks.
+    // A long prompt is under way when a request of higher priority takes all blocks.
     let options = SchedulerOptions { step_tokens: 16, ..SchedulerOptions::default() };
     let mut tables = BlockTables::new(4);
     let mut scheduler = Scheduler::new(options, 4);
@@ -174,7 +175,7 @@ fn a_held_sequence_stays_open_with_all_that_was_computed() {
     };
     // The last token of an answer is not computed.
     assert_eq!(turn(1, &text, 0, 5), (0, 104, 2));
-    // Whatever is behind what the texts have in common goes; of the same text the last token is computed again.
+    // All tokens after the common prefix are dropped; of the same text the last token is computed again.
     assert_eq!(turn(2, &text[..70], 70, 0), (69, 70, 2));
     assert_eq!(turn(3, &text[..30], 30, 1), (29, 30, 1));
     assert_eq!(turn(4, &text, 30, 0), (30, 100, 2));
@@ -191,7 +192,7 @@ fn prompts_that_must_be_whole_are() {
     let long = scheduler.submit(wanting(9, 65, states, 0), Duration::ZERO).unwrap_err();
     assert_eq!(long, Refusal::PromptTooLong { tokens: 65, context: 64 });
     for id in 0..6 {
-        // Beginnings are equal, and yet shared with nobody.
+        // Prefixes are equal but not shared.
         let request = Request { rows: states, ..request(id, 1, prompt(1, 40 + id as usize), 0) };
         scheduler.submit(request, Duration::ZERO).unwrap();
     }

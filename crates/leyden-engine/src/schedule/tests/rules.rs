@@ -64,7 +64,7 @@ fn higher_priority_takes_the_place_of_lower() {
         sim.step();
     }
     assert_eq!(sim.ends.keys().next(), Some(&RequestId(9)));
-    // The first of those that waited is the one that was there before.
+    // The first of the waiting requests is the one that was there before.
     let step = sim.step();
     assert!(matches!(step.decisions[..], [Decision::Admitted { request: RequestId(2), cached_tokens: 64 }]));
     sim.drain(1000);

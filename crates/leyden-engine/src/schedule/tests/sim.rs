@@ -1,5 +1,6 @@
-//! A machine that runs plans without a model: it stores tokens where keys and values would be, reads them back through
-//! the tables, and chooses the next token by all of them. A token that is right was computed from the right blocks.
+//! Simulated engine that runs plans without a model: it stores tokens in place of keys and values, reads them back
+//! through the tables, and derives the next token from all of them. So a right token proves that it was computed from
+//! the right blocks.
 
 use crate::engine::Outputs;
 use crate::prefix::Scope;
@@ -10,14 +11,14 @@ use leyden_models::AdapterSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// A text that repeats itself with changes. Depends on every token so far.
+/// Returns the next token of a text that repeats itself with changes. Depends on every token so far.
 pub(super) fn next_token(text: &[u32]) -> u32 {
     let hash = text.iter().fold(17_u64, |h, t| (h ^ u64::from(*t)).wrapping_mul(0x0100_0000_01b3));
     let fresh = ((hash >> 20) % 50) as u32;
     if (hash >> 40).is_multiple_of(5) { fresh } else { text.len().checked_sub(7).map_or(fresh, |i| text[i]) }
 }
 
-/// What a request must generate.
+/// Returns the tokens that a request must generate.
 pub(super) fn answer(prompt: &[u32], n: usize) -> Vec<u32> {
     let mut text = prompt.to_vec();
     for _ in 0..n {
@@ -31,7 +32,7 @@ pub(super) fn scope(owner: u32) -> Arc<Scope> {
     Arc::new(Scope { model, kv_type: KvType::F16, owner: owner.to_string(), adapters, salt })
 }
 
-/// A request without special wishes.
+/// Returns a request with default settings.
 pub(super) fn request(id: u64, key: u32, prompt: Vec<u32>, max_tokens: usize) -> Request {
     Request {
         id: RequestId(id),
@@ -48,7 +49,7 @@ pub(super) fn request(id: u64, key: u32, prompt: Vec<u32>, max_tokens: usize) ->
     }
 }
 
-/// A text of its own for each seed.
+/// Returns a different text for each seed.
 pub(super) fn prompt(seed: u32, tokens: usize) -> Vec<u32> {
     (0..tokens as u32).map(|i| (i * (seed % 13 + 3) + seed) % 97).collect()
 }
@@ -58,12 +59,12 @@ pub(super) struct Sim {
     pub(super) tables: BlockTables,
     pub(super) now: Duration,
     memory: HashMap<(u32, usize), u32>,
-    /// What each request was given.
+    /// Tokens generated for each request.
     pub(super) answers: BTreeMap<RequestId, Vec<u32>>,
     pub(super) ends: BTreeMap<RequestId, Finish>,
     pub(super) preemptions: usize,
     pub(super) cached: usize,
-    /// Right guesses, and guesses.
+    /// Numbers of accepted draft tokens and of draft tokens.
     pub(super) guesses: (usize, usize),
 }
 
@@ -91,7 +92,7 @@ impl Sim {
         self.scheduler.cancel(RequestId(id), &mut self.tables)
     }
 
-    /// One step, taking a second.
+    /// Runs one step, which takes a second.
     pub(super) fn step(&mut self) -> Step {
         let step = self.plan();
         self.finish(&step);
@@ -110,7 +111,7 @@ impl Sim {
         let step = self.scheduler.plan(self.now, &mut self.tables).unwrap();
         self.tables.check();
         self.judge(&step, &decoding);
-        // The eldest gets on, and only an elder takes its place.
+        // The oldest task gets at least one token, and is replaced only by an older one.
         let after = rank(&self.scheduler);
         if let Some((id, rank)) = after {
             assert!(step.scheduled.iter().any(|s| s.request == id), "the eldest gets on");
@@ -123,7 +124,7 @@ impl Sim {
         step
     }
 
-    /// What every plan must obey.
+    /// Asserts the invariants of every plan.
     fn judge(&self, step: &Step, decoding: &[RequestId]) {
         let o = self.scheduler.options();
         assert_eq!(step.plan.entries.len(), step.scheduled.len());
@@ -210,7 +211,7 @@ impl Sim {
         }
     }
 
-    /// Steps until nothing is left; fails after too many.
+    /// Runs steps until nothing is left; fails after too many.
     pub(super) fn drain(&mut self, most: usize) {
         for _ in 0..most {
             if self.scheduler.is_idle() {

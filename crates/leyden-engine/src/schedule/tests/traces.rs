@@ -1,4 +1,4 @@
-//! Recorded traces: what happens line by line, and after `>` what the scheduler decides.
+//! Recorded traces: input lines, each followed by the scheduler's decisions after `>`.
 //!
 //! ```text
 //! options step=32 beside=8 running=4 blocks=8
@@ -6,7 +6,7 @@
 //! cancel 1
 //! step 2
 //! ```
-//! `text` says which of the texts the prompt is taken from. A step takes a second.
+//! `text` is the number of the text that the prompt is taken from. A step takes a second.
 
 use super::sim::*;
 use crate::schedule::*;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// The numbers of a line: those without a name under "".
+/// Returns the numbers of a line: those without a name under "".
 fn numbers(words: &str) -> HashMap<&str, u64> {
     words
         .split_whitespace()
@@ -52,7 +52,7 @@ fn decision(d: &Decision, out: &mut String) {
     };
 }
 
-/// Plays the lines that are not expectations and gives all lines back.
+/// Runs the input lines and returns all lines with the actual decisions.
 fn play(text: &str) -> String {
     let mut sim = Sim::new(SchedulerOptions::default(), 0);
     let mut out = String::new();

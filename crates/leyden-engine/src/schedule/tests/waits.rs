@@ -1,4 +1,4 @@
-//! Who of a key waits for whom, and for how long.
+//! Waiting times of a key's requests.
 
 use super::sim::*;
 use crate::schedule::*;
@@ -12,7 +12,7 @@ fn options() -> SchedulerOptions {
     }
 }
 
-/// The steps, from now on, after which requests have their first tokens.
+/// Returns the number of steps, from now on, after which requests have their first tokens.
 fn first_tokens(sim: &mut Sim, ids: &[u64]) -> Vec<usize> {
     let mut steps = vec![0; ids.len()];
     for step in 1.. {
@@ -41,7 +41,7 @@ fn a_short_prompt_passes_a_long_one() {
     (0..3).for_each(|_| drop(sim.step()));
     sim.submit(request(2, 1, prompt(2, 20), 1));
     let step = sim.step();
-    // It is completed at once, and not beside more than what one who decodes would have beside it.
+    // It is completed at once, beside no more than the tokens allowed beside a decoding request.
     assert!(step.scheduled.iter().any(|s| s.request == RequestId(2) && s.samples));
     assert_eq!(step.scheduled.iter().map(|s| s.tokens).sum::<usize>(), 20 + 64);
     let rest = first_tokens(&mut sim, &[1])[0];
@@ -49,7 +49,7 @@ fn a_short_prompt_passes_a_long_one() {
     assert_eq!(sim.answers[&RequestId(1)], answer(&prompt(1, 6000), 1));
 }
 
-/// However many short ones come: of a long one's tokens they take a tenth before it.
+/// Short prompts, however many, get at most a tenth of a long prompt's tokens before it.
 #[test]
 fn a_long_prompt_loses_a_tenth_at_most() {
     for (long, short) in [(6000, 20), (2000, 100), (3000, 2999), (700, 1)] {
@@ -69,14 +69,14 @@ fn a_long_prompt_loses_a_tenth_at_most() {
                 step.scheduled.iter().filter(|s| s.request == RequestId(1)).map(|s| s.tokens).sum();
             let left =
                 long - sim.scheduler.running.iter().find(|t| t.order == 0).map_or(long, |t| t.computed);
-            // What the others have in its last step, or beside it, does not delay it.
+            // Tokens of the others in its last step, or beside it, do not delay it.
             if left > 0 || mine == 0 {
                 passed += step.scheduled.iter().map(|s| s.tokens).sum::<usize>() - mine;
             }
         }
         let most = (long / 10).max(64 + long / 20);
         assert!(passed <= most, "{long} and many of {short}: {passed}");
-        // And meanwhile those get some, all along.
+        // Meanwhile the others get some tokens all along.
         let half = waits.len() / 2;
         assert!(short > 100 || waits[half..].iter().sum::<usize>() > 0, "{waits:?}");
     }
@@ -89,11 +89,11 @@ fn equal_prompts_are_computed_in_the_order_of_arrival_and_shorter_ones_first() {
         sim.submit(request(id, 1, prompt(id as u32, tokens), 1));
     }
     let steps = first_tokens(&mut sim, &[1, 2, 3, 4]);
-    // The third, a little shorter, passes the others by as much as they have patience for, which is not enough.
+    // The third, a little shorter, may pass the others only by their patience, which is not enough.
     assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
-    // Each costs the steps of its own, but for a shorter one in which another is completed.
+    // Each takes its own number of steps, except a shorter one that is completed in another's step.
     assert!(steps[3] <= 32 + 3, "{steps:?}");
-    // Of prompts that come together the short ones go first.
+    // Of prompts that arrive together the short ones go first.
     let mut sim = Sim::new(options(), 400);
     for (id, tokens) in [(1, 2000), (2, 90), (3, 1000), (4, 10), (5, 50)] {
         sim.submit(request(id, 1, prompt(id as u32, tokens), 1));
@@ -102,7 +102,7 @@ fn equal_prompts_are_computed_in_the_order_of_arrival_and_shorter_ones_first() {
     assert!(steps[3] == 1 && steps[4] == 1 && steps[1] < steps[0] && steps[0] < steps[2], "{steps:?}");
 }
 
-/// An answer under way that lost its blocks to others goes on before prompts that came meanwhile, however short.
+/// A preempted answer continues before prompts that arrived meanwhile, however short.
 #[test]
 fn a_preempted_answer_is_not_passed() {
     let mut sim = Sim::new(SchedulerOptions { running: 2, ..options() }, 64);
@@ -124,7 +124,8 @@ fn a_preempted_answer_is_not_passed() {
     sim.drain(1000);
 }
 
-/// A request that has no room in the cache is passed by those that have some, but not forever (as in vLLM's issue 31731).
+/// A request without room in the cache is passed by those that fit, but only for a limited time (as in vLLM's issue
+/// 31731).
 #[test]
 fn who_does_not_fit_does_not_hold_up_the_small_ones() {
     let mut sim = Sim::new(options(), 20);
@@ -133,7 +134,7 @@ fn who_does_not_fit_does_not_hold_up_the_small_ones() {
     sim.submit(request(2, 1, prompt(2, 900), 1));
     sim.submit(request(3, 1, prompt(3, 20), 1));
     assert_eq!(first_tokens(&mut sim, &[3]), [1]);
-    // From now on there is always a small one waiting.
+    // From now on a small request is always waiting.
     let mut next = 10;
     while !sim.ends.contains_key(&RequestId(2)) {
         while sim.scheduler.queue.of_key(KeyId(1)) < 4 {
@@ -147,7 +148,7 @@ fn who_does_not_fit_does_not_hold_up_the_small_ones() {
     }
 }
 
-/// Another key's requests are none of those that count against anybody's patience.
+/// Requests of other keys do not use up patience.
 #[test]
 fn keys_pass_each_other_by_service_alone() {
     let mut sim = Sim::new(options(), 200);
@@ -179,7 +180,7 @@ fn later_positions_are_paid_for() {
         assert!(cost(n) <= 64.0 && cost(n + 1.0) > 64.0, "{tokens} at {position}");
     }
     assert_eq!((chunks[0].1, chunks[chunks.len() - 2].1), (62, 12));
-    // Alone it gets on faster, but not without bound.
+    // Alone it gets larger chunks, but still bounded.
     let mut sim = Sim::new(options, 200);
     sim.submit(request(2, 1, prompt(2, 4000), 1));
     assert_eq!(sim.step().scheduled[0].tokens, 183);
