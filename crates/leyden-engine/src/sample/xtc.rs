@@ -11,7 +11,7 @@ pub(super) const STEP: Step = Step {
     apply,
 };
 
-/// With the given probability, drops all tokens that reach the threshold but the least probable of them.
+/// Drops, with the given probability, all tokens that reach the threshold but the least probable of them.
 fn apply(p: &SamplingParams, c: &mut Candidates, at: &mut Context<'_>) {
     if at.random.xtc() >= f64::from(p.xtc.probability) {
         return;

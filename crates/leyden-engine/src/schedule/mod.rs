@@ -1,4 +1,4 @@
-//! Scheduler: the choice of tokens for the next step.
+//! Scheduler: distributes the tokens of each step among the requests.
 //!
 //! The scheduler is deterministic: times are arguments, and the same calls give the same plans. The caller repeats
 //! [`Scheduler::plan`], [`crate::Engine::step`], sampling and [`Scheduler::commit`].
@@ -19,9 +19,9 @@
 //! less than an equal share of them takes it, by preemption, from keys that have more.
 //!
 //! Within a key the prompt with the fewest tokens left goes first, and of equal ones the earlier: a short prompt passes
-//! long ones. The number of tokens that may be computed before an earlier prompt is limited: to a tenth of its own
-//! tokens, or a block; half of that at once and the rest as it is computed itself. A prompt that has reached its limit
-//! goes before all others, in the order of arrival (`patience`).
+//! long ones. The number of tokens of later prompts that may be computed before an earlier prompt, its patience, is
+//! limited: to a tenth of the earlier prompt's tokens, or a block; half of that at once and the rest as it is computed
+//! itself. Prompts without patience left go before all others, in the order of arrival (`patience`).
 //!
 //! **Memory.** A task is admitted when all its known tokens fit, with one spare block for every eight running tasks. If
 //! an answer grows and no block is free, a task is preempted: of the lowest priority, then of the key that exceeds its
