@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// Creates an engine for at most so many sequences at a time. Layers with a sliding window then keep only the end
-    /// of each text; their cache is smaller by the blocks behind the windows.
+    /// of each text; their cache is smaller by the blocks before the windows.
     ///
     /// # Errors
     /// As [`new`](Self::new).

@@ -1,5 +1,5 @@
 //! Slots of layers with a sliding window, which keep keys and values in fewer blocks than the other layers: slots of
-//! blocks behind the windows of all sequences are reused.
+//! blocks before the windows of all sequences are reused.
 //!
 //! A sequence has the same block numbers in all layers; for a layer with a window, a block has a slot or none. A block
 //! gets a slot when a step writes to it. If no slot is free, the blocks used longest ago lose theirs, but never those
