@@ -1,9 +1,7 @@
 //! Measures the speed of an encoder: `cargo run --release --example encoder_bench -- MODEL THREADS [--int8]`.
 //!
-//! Each line of standard input is `{"seconds": 3, "batches": [[[101, 7592, 102], ...], ...]}`: batches of tokenized
-//! texts, which are computed repeatedly for this time. The program answers with a line of sequences and
-//! multiply-accumulates per second, and this processor's peak. `bench/encoders.py` runs it in turns with other
-//! programs.
+//! Input lines are `{"seconds": 3, "batches": [[[101, 7592, 102], ...], ...]}`: tokenized texts, computed repeatedly for
+//! this time. Answers are lines of sequences and multiply-accumulates per second. `bench/encoders.py` runs it.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 use leyden::{BatchOptions, LoadOptions, Model};
 use leyden_kernels::{Ceilings, Cpu};

@@ -418,7 +418,10 @@ mod tests {
         let nested = catch_unwind(AssertUnwindSafe(|| pool.run(4, |_| pool.run(4, |_| {}))));
         assert!(nested.is_err());
         let counted = AtomicUsize::new(0);
-        pool.run(4, |_| other.run(4, |_| drop(counted.fetch_add(1, Ordering::Relaxed))));
+        let count = |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        pool.run(4, |_| other.run(4, count));
         assert_eq!(counted.into_inner(), 16);
     }
 

@@ -1,5 +1,4 @@
-//! Gemma 3n (Gemma Team, 2025), text model: Gemma 3's blocks over several residual streams (AltUp), with per-layer
-//! embeddings. The last layers share keys and values; the first feed-forward layers have sparse activations.
+//! Gemma 3n (Gemma Team, 2025), text model: AltUp, per-layer embeddings, shared keys and values, sparse activations.
 
 use super::gemma3::blocks;
 use super::{Architecture, Conversion, DECODER, HfClass};
