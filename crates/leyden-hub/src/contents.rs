@@ -11,25 +11,24 @@ use crate::reference::{Reference, Repo, behind_scheme};
 use crate::short_names::ShortName;
 use crate::store::{PARTIAL, Removed, Store, bytes_below};
 
-/// Contents of a store.
+/// All that is in the store.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// Pulled models, sorted by name.
+    /// The models, by name.
     pub models: Vec<Model>,
-    /// Models under names given by the user, sorted by name.
+    /// The models under names that the user gave, by name.
     pub named: Vec<Named>,
-    /// Repositories with unfinished downloads, and the number of downloaded bytes.
+    /// Repositories with downloads that were not finished, and the bytes that have arrived.
     pub unfinished: Vec<(Repo, u64)>,
-    /// Errors of records that could not be read.
+    /// What could not be read.
     pub problems: Vec<Error>,
 }
 
 impl Store {
-    /// Lists everything in the store, damaged models and unfinished downloads included. A store that does not exist is
-    /// empty.
+    /// Everything in the store, damaged and unfinished things too. A store that does not exist is empty.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// The folder cannot be read.
     pub fn contents(&self) -> Result<Contents> {
         let named = self.named()?;
         let (models, problems) = self.pulled()?;
@@ -45,12 +44,12 @@ impl Store {
         Ok(contents)
     }
 
-    /// Finds a model by [`Model::name`] or any shorter form that fits one model only: `ORG/REPO`, `ORG/REPO:Q4_K_M`, the
-    /// repository's name, the file's name with or without ending. `hf:` or the hub's address may precede it. A
-    /// [`ShortName`] is tried if nothing else fits.
+    /// The model of this name: as [`Model::name`] has it, or any shorter form that fits one model alone: `ORG/REPO`,
+    /// `ORG/REPO:Q4_K_M`, the repository's name, the file's name with or without ending. `hf:` and the hub's address in
+    /// front are allowed; a [`ShortName`] means its model where nothing else fits.
     ///
     /// # Errors
-    /// If no model fits ([`ErrorKind::NoSuchModel`]), or several do.
+    /// No model fits ([`ErrorKind::NoSuchModel`]), or several do.
     pub fn find(&self, name: &str) -> Result<Model> {
         let mut found = self.fitting(behind_scheme(name).unwrap_or(name))?;
         if let (true, Some(short)) = (found.is_empty(), ShortName::find(name)) {
@@ -67,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Returns the models that fit a name without a scheme.
+    /// The models that a name without a scheme fits.
     fn fitting(&self, name: &str) -> Result<Vec<Model>> {
         let models: Vec<Model> = match Reference::without_scheme(name) {
             Ok(reference) => {
@@ -79,11 +78,11 @@ impl Store {
         Ok(fitting(&models, name).into_iter().cloned().collect())
     }
 
-    /// Removes a [`Named`] model, or a pulled model and its files, except files shared with other models. `ORG/REPO` of a
-    /// repository without models removes its unfinished downloads or its damaged record.
+    /// Removes a [`Named`](crate::Named) model, or a pulled one and those of its files that no other model has. `ORG/REPO` of a
+    /// repository that holds unfinished downloads or a damaged record, and no model, removes these.
     ///
     /// # Errors
-    /// If no model fits, several do, a pull of the repository is running, or a file operation fails.
+    /// No model fits, or several do, or a pull is at work on the repository, or the system refuses.
     pub fn remove(&self, name: &str) -> Result<Removed> {
         if let Some(named) = self.find_named(name)? {
             return self.remove_named(&named);
@@ -108,7 +107,7 @@ impl Store {
             .into_iter()
             .partition(|recorded| self.model(&model.repo, recorded.clone()).name == model.name);
         record.models = kept;
-        // The record first: a listed model with missing files would count as damaged.
+        // The record first: a model whose files go while it is listed would be a damaged one.
         self.write_record(&model.repo, &record)?;
         let mut bytes = 0;
         for recorded in &gone {
@@ -118,7 +117,7 @@ impl Store {
         Ok(Removed { name: model.name, bytes })
     }
 
-    /// Removes a repository with a damaged record or without models; returns `why` if there is nothing to remove.
+    /// Removes a repository that has a damaged record, or no model; `why` is the error if there is nothing at all.
     fn remove_rest(&self, repo: &Repo, why: Error) -> Result<Removed> {
         let folder = self.repo_folder(repo);
         let has_models = self.record(repo).is_ok_and(|record| !record.models.is_empty());
@@ -131,10 +130,10 @@ impl Store {
         Ok(Removed { name: repo.to_string(), bytes })
     }
 
-    /// Removes the model at a path like [`Store::remove`]; returns `None` if the store has no model there.
+    /// Removes the model at a path, as [`Store::remove`] does; none if the store has none there.
     ///
     /// # Errors
-    /// Those of [`Store::remove`].
+    /// As [`Store::remove`].
     pub fn remove_at(&self, path: &Path) -> Result<Option<Removed>> {
         let contents = self.contents()?;
         if let Some(named) = contents.named.iter().find(|named| named.path == path) {

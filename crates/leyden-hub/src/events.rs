@@ -4,62 +4,62 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Event of a running pull.
+/// What a pull tells while it works.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Another pull of the same repository is running, and this one waits for it.
+    /// Another pull of the same repository is at work, and this one waits for it.
     Waiting,
-    /// One of several models of the repository was chosen, because none was named.
+    /// The repository has several models and none was named, so one was chosen.
     Chosen {
-        /// Main file of the model.
+        /// Its main file.
         file: &'a str,
-        /// Number of models.
+        /// How many there are.
         of: usize,
     },
-    /// Files of the model are known.
+    /// What belongs to the model.
     Plan {
-        /// Number of files.
+        /// How many files.
         files: usize,
-        /// Sum of their lengths in bytes.
+        /// Their length together.
         bytes: u64,
     },
-    /// Check of an existing file begins.
+    /// A file that is there already is being checked.
     Check {
-        /// Path in the repository.
+        /// Its path in the repository.
         path: &'a str,
-        /// Length in bytes.
+        /// Its length.
         bytes: u64,
     },
-    /// Download of a file begins.
+    /// A file is being downloaded.
     Download {
-        /// Path in the repository.
+        /// Its path in the repository.
         path: &'a str,
-        /// Length in bytes.
+        /// Its length.
         bytes: u64,
     },
-    /// Progress in the current file. The first values of a resumed download are from the check of its existing part.
+    /// How far the file in question is. The first values of a resumed download come while what is there is checked.
     At {
-        /// Number of bytes from the beginning.
+        /// Bytes from its beginning.
         bytes: u64,
     },
-    /// File is complete and in its place.
+    /// The file is in its place.
     Done {
-        /// Path in the repository.
+        /// Its path in the repository.
         path: &'a str,
-        /// Length in bytes.
+        /// Its length.
         bytes: u64,
     },
-    /// Temporary failure; the request is retried.
+    /// Something failed that may pass, and will be tried again.
     Retry {
-        /// Error of the failed try.
+        /// What failed.
         error: &'a Error,
-        /// Time until the retry.
+        /// The wait before it is tried again.
         wait: Duration,
     },
-    /// Existing data does not match the hub's checksum; the file is downloaded from the beginning.
+    /// What was there of the file is not what the hub lists, so it is downloaded from the beginning.
     StartOver {
-        /// Path in the repository.
+        /// Its path in the repository.
         path: &'a str,
     },
 }

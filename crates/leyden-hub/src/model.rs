@@ -1,4 +1,4 @@
-//! [`Model`]: pulled model, its files and their format.
+//! [`Model`]: a pulled model, its files and their format.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::reference::Repo;
 
-/// Format of a stored model.
+/// How a model is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// GGUF file, or the parts of one.
+    /// One GGUF file, or the parts of one.
     Gguf,
-    /// Folder with safetensors files, `config.json` and a tokenizer.
+    /// A folder with safetensors files, `config.json` and a tokenizer.
     Safetensors,
-    /// Folder with PyTorch's `pytorch_model.bin`, `config.json` and a tokenizer.
+    /// The same with PyTorch's `pytorch_model.bin`.
     Pytorch,
-    /// ONNX model in such a folder.
+    /// An ONNX model, and such a folder around it.
     Onnx,
 }
 
 impl Format {
-    /// Returns the name.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,42 +33,42 @@ impl Format {
     }
 }
 
-/// Model in the store.
+/// A model in the store.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// Name `ORG/REPO[@REVISION]:FILE`; `hf:` and this name are the reference for a pull.
+    /// `ORG/REPO[@REVISION]:FILE`; with `hf:` in front it is the reference that pulls it.
     pub name: String,
-    /// Repository.
+    /// The repository that it comes from.
     pub repo: Repo,
-    /// Requested branch, tag or commit.
+    /// The branch, tag or commit that was asked for.
     pub revision: String,
-    /// Commit of the revision at the time of the pull.
+    /// The commit that this was then.
     pub commit: String,
-    /// Format.
+    /// How it is stored.
     pub format: Format,
-    /// File to open, the first part of a split file, or the folder of a checkpoint in safetensors or PyTorch's files.
+    /// The file to open, the first part of a split one, or the folder of a checkpoint in safetensors or PyTorch's files.
     pub path: PathBuf,
-    /// Files of the model.
+    /// Its files.
     pub files: Vec<ModelFile>,
-    /// Time of the pull, in seconds since 1970.
+    /// When it was pulled, in seconds since 1970.
     pub pulled: u64,
-    /// Reason why it cannot be used, if any: a file is missing or has the wrong length.
+    /// Why it cannot be used, if so: a file is missing or has the wrong length.
     pub damage: Option<String>,
 }
 
-/// File of a model.
+/// A file of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFile {
-    /// Path in the repository.
+    /// Its path in the repository.
     pub path: String,
-    /// Length in bytes.
+    /// Its length.
     pub bytes: u64,
-    /// SHA-256 at the time of the pull.
+    /// Its checksum, as it was when it was pulled.
     pub sha256: String,
 }
 
 impl Model {
-    /// Returns the size of all files in bytes.
+    /// Bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
