@@ -7,15 +7,14 @@ use super::{Facts, Finding};
 /// Floors of all crates.
 const FLOORS: &str = include_str!("floors.txt");
 
-/// Crates whose cycles of imports are still to be cut.
-const TANGLED: [&str; 1] = ["leyden-cli"];
-
 /// Floors of one crate, lowest first.
 type Floors<'a> = Vec<Vec<&'a str>>;
 
 pub(super) fn check(source: &Source, facts: &Facts) -> Vec<Finding> {
     let Some((name, module)) = place_of(&source.path) else { return Vec::new() };
-    let Some(modules) = facts.imports.get(name) else { return Vec::new() };
+    let Some(modules) = facts.imports.get(name) else {
+        return Vec::new();
+    };
     findings(&module, modules, &floors_of(FLOORS, name))
 }
 

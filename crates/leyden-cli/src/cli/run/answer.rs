@@ -7,7 +7,7 @@ use leyden::Message;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
 
-/// Model that answers.
+/// Who answers.
 pub(super) trait Answerer {
     /// Answers a conversation whose last message is a user's. `on_event` may stop the answer, and what came until then
     /// counts as the answer.
@@ -18,38 +18,38 @@ pub(super) trait Answerer {
         on_event: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
     ) -> Result<Reply, Failure>;
 
-    /// Returns the number of tokens of the conversation.
+    /// Tokens that the conversation takes.
     fn tokens(&self, messages: &[Message], settings: &Settings) -> Result<usize, Failure>;
 
-    /// Returns the length of the context in tokens.
+    /// Tokens that there is room for.
     fn context(&self) -> usize;
 
-    /// Returns true if the amount of reasoning can be set.
+    /// Whether it can be told how much to reason.
     fn can_think(&self) -> bool;
 
-    /// Sets the length of the context in tokens; `None` for that of the model. The conversation is read again.
+    /// Makes a context of so many tokens, or with `None` of as many as the model was made for. What was said is read again.
     fn set_context(&mut self, tokens: Option<usize>) -> Result<(), Failure>;
 }
 
-/// Piece of an answer.
+/// What is heard of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Heard<'a> {
-    /// Nothing new; time has passed.
+    /// Time has passed.
     Nothing,
-    /// Text as generated; its parts follow.
+    /// More text, as the model writes it. The parts that follow say what of it is what.
     Raw(&'a str),
-    /// Part of the reasoning.
+    /// More of what the model reasons before it answers.
     Reasoning(&'a str),
-    /// Part of the answer.
+    /// More of the answer.
     Content(&'a str),
 }
 
-/// Complete answer.
+/// An answer.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     pub(super) message: Message,
-    /// True if it ended because the context was full.
+    /// Whether it ended because there was no room for more.
     pub(super) is_full: bool,
-    /// Speed as text.
+    /// How fast it was, in words.
     pub(super) speed: String,
 }

@@ -1,4 +1,4 @@
-//! [`Settings`] of a conversation, and their changes by `/set`.
+//! What may change during a conversation, and how `/set` changes it.
 
 use super::args::max_tokens as max_tokens_of;
 use super::sampling::check_temperature;

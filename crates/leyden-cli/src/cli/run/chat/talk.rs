@@ -9,36 +9,36 @@ use super::super::settings::Settings;
 use crate::cli::failure::Failure;
 use crate::cli::text::plural;
 
-/// Divisor of the context: a quarter is free for an answer after the oldest turns were dropped.
+/// What of the context is kept free for an answer when the oldest turns are dropped: a quarter.
 pub(super) const FREE_SHARE: usize = 4;
 
-/// State of a conversation.
+/// A conversation as it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Talk {
-    /// Model, as named by the user.
+    /// The model, as the user named it.
     pub(crate) model: String,
-    /// Messages that are in the prompt, without the system message.
+    /// What was said, without the system's instruction, as far as the model still sees it.
     pub(crate) messages: Vec<Message>,
-    /// Older messages, dropped because the context was full.
+    /// What was said before, and dropped because the context was full.
     dropped: Vec<Message>,
     pub(crate) settings: Settings,
-    /// Texts of files to put before the next message.
+    /// Texts that go before the next message.
     pub(crate) attached: Vec<String>,
 }
 
 impl Talk {
-    /// Returns a conversation without messages.
+    /// One in which nothing was said.
     pub(crate) fn new(model: String, settings: Settings) -> Self {
         Self { model, messages: Vec::new(), dropped: Vec::new(), settings, attached: Vec::new() }
     }
 
-    /// Returns all messages, the system message first and dropped ones included.
+    /// All messages, with the system's instruction first, those included that were dropped.
     pub(crate) fn all_messages(&self) -> Vec<Message> {
         let system = self.settings.system.as_ref().map(|text| Message::new("system", text));
         system.into_iter().chain(self.dropped.iter().chain(&self.messages).cloned()).collect()
     }
 
-    /// Removes all messages and attached texts.
+    /// Forgets what was said.
     pub(crate) fn clear(&mut self) {
         self.messages.clear();
         self.dropped.clear();
@@ -75,7 +75,7 @@ impl Talk {
     }
 }
 
-/// Returns the message about dropped turns.
+/// Says what was dropped, and by which rule.
 pub(super) fn trimmed(dropped: usize, talk: &Talk, answerer: &dyn Answerer) -> Result<String, Failure> {
     let tokens = answerer.tokens(&talk.messages, &talk.settings)?;
     let context = answerer.context();
