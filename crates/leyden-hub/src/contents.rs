@@ -11,24 +11,25 @@ use crate::reference::{Reference, Repo, behind_scheme};
 use crate::short_names::ShortName;
 use crate::store::{PARTIAL, Removed, Store, bytes_below};
 
-/// All that is in the store.
+/// Contents of a store.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The models, by name.
+    /// Pulled models, sorted by name.
     pub models: Vec<Model>,
-    /// The models under names that the user gave, by name.
+    /// Models under names given by the user, sorted by name.
     pub named: Vec<Named>,
-    /// Repositories with downloads that were not finished, and the bytes that have arrived.
+    /// Repositories with unfinished downloads, and the number of downloaded bytes.
     pub unfinished: Vec<(Repo, u64)>,
-    /// What could not be read.
+    /// Errors of records that could not be read.
     pub problems: Vec<Error>,
 }
 
 impl Store {
-    /// Everything in the store, damaged and unfinished things too. A store that does not exist is empty.
+    /// Lists everything in the store, damaged models and unfinished downloads included. A store that does not exist is
+    /// empty.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// If the folder cannot be read.
     pub fn contents(&self) -> Result<Contents> {
         let named = self.named()?;
         let (models, problems) = self.pulled()?;
@@ -44,12 +45,12 @@ impl Store {
         Ok(contents)
     }
 
-    /// The model of this name: as [`Model::name`] has it, or any shorter form that fits one model alone: `ORG/REPO`,
-    /// `ORG/REPO:Q4_K_M`, the repository's name, the file's name with or without ending. `hf:` and the hub's address in
-    /// front are allowed; a [`ShortName`] means its model where nothing else fits.
+    /// Finds a model by [`Model::name`] or any shorter form that fits one model only: `ORG/REPO`, `ORG/REPO:Q4_K_M`, the
+    /// repository's name, the file's name with or without ending. `hf:` or the hub's address may precede it. A
+    /// [`ShortName`] is tried if nothing else fits.
     ///
     /// # Errors
-    /// No model fits ([`ErrorKind::NoSuchModel`]), or several do.
+    /// If no model fits ([`ErrorKind::NoSuchModel`]), or several do.
     pub fn find(&self, name: &str) -> Result<Model> {
         let mut found = self.fitting(behind_scheme(name).unwrap_or(name))?;
         if let (true, Some(short)) = (found.is_empty(), ShortName::find(name)) {
@@ -66,7 +67,7 @@ impl Store {
         }
     }
 
-    /// The models that a name without a scheme fits.
+    /// Returns the models that fit a name without a scheme.
     fn fitting(&self, name: &str) -> Result<Vec<Model>> {
         let models: Vec<Model> = match Reference::without_scheme(name) {
             Ok(reference) => {
@@ -78,11 +79,11 @@ impl Store {
         Ok(fitting(&models, name).into_iter().cloned().collect())
     }
 
-    /// Removes a [`Named`](crate::Named) model, or a pulled one and those of its files that no other model has. `ORG/REPO` of a
-    /// repository that holds unfinished downloads or a damaged record, and no model, removes these.
+    /// Removes a [`Named`] model, or a pulled model and its files, except files shared with other models. `ORG/REPO` of a
+    /// repository without models removes its unfinished downloads or its damaged record.
     ///
     /// # Errors
-    /// No model fits, or several do, or a pull is at work on the repository, or the system refuses.
+    /// If no model fits, several do, a pull of the repository is running, or a file operation fails.
     pub fn remove(&self, name: &str) -> Result<Removed> {
         if let Some(named) = self.find_named(name)? {
             return self.remove_named(&named);
@@ -107,7 +108,7 @@ impl Store {
             .into_iter()
             .partition(|recorded| self.model(&model.repo, recorded.clone()).name == model.name);
         record.models = kept;
-        // The record first: a model whose files go while it is listed would be a damaged one.
+        // The record first: a listed model with missing files would count as damaged.
         self.write_record(&model.repo, &record)?;
         let mut bytes = 0;
         for recorded in &gone {
@@ -117,7 +118,7 @@ impl Store {
         Ok(Removed { name: model.name, bytes })
     }
 
-    /// Removes a repository that has a damaged record, or no model; `why` is the error if there is nothing at all.
+    /// Removes a repository with a damaged record or without models; returns `why` if there is nothing to remove.
     fn remove_rest(&self, repo: &Repo, why: Error) -> Result<Removed> {
         let folder = self.repo_folder(repo);
         let has_models = self.record(repo).is_ok_and(|record| !record.models.is_empty());
@@ -130,10 +131,10 @@ impl Store {
         Ok(Removed { name: repo.to_string(), bytes })
     }
 
-    /// Removes the model at a path, as [`Store::remove`] does; none if the store has none there.
+    /// Removes the model at a path like [`Store::remove`]; returns `None` if the store has no model there.
     ///
     /// # Errors
-    /// As [`Store::remove`].
+    /// Those of [`Store::remove`].
     pub fn remove_at(&self, path: &Path) -> Result<Option<Removed>> {
         let contents = self.contents()?;
         if let Some(named) = contents.named.iter().find(|named| named.path == path) {

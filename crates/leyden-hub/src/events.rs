@@ -4,62 +4,62 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// What a pull tells while it works.
+/// Event of a running pull.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Another pull of the same repository is at work, and this one waits for it.
+    /// Another pull of the same repository is running, and this one waits for it.
     Waiting,
-    /// The repository has several models and none was named, so one was chosen.
+    /// One of several models of the repository was chosen, because none was named.
     Chosen {
-        /// Its main file.
+        /// Main file of the model.
         file: &'a str,
-        /// How many there are.
+        /// Number of models.
         of: usize,
     },
-    /// What belongs to the model.
+    /// Files of the model are known.
     Plan {
-        /// How many files.
+        /// Number of files.
         files: usize,
-        /// Their length together.
+        /// Sum of their lengths in bytes.
         bytes: u64,
     },
-    /// A file that is there already is being checked.
+    /// Check of an existing file begins.
     Check {
-        /// Its path in the repository.
+        /// Path in the repository.
         path: &'a str,
-        /// Its length.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// A file is being downloaded.
+    /// Download of a file begins.
     Download {
-        /// Its path in the repository.
+        /// Path in the repository.
         path: &'a str,
-        /// Its length.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// How far the file in question is. The first values of a resumed download come while what is there is checked.
+    /// Progress in the current file. The first values of a resumed download are from the check of its existing part.
     At {
-        /// Bytes from its beginning.
+        /// Number of bytes from the beginning.
         bytes: u64,
     },
-    /// The file is in its place.
+    /// File is complete and in its place.
     Done {
-        /// Its path in the repository.
+        /// Path in the repository.
         path: &'a str,
-        /// Its length.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// Something failed that may pass, and will be tried again.
+    /// Temporary failure; the request is retried.
     Retry {
-        /// What failed.
+        /// Error of the failed try.
         error: &'a Error,
-        /// The wait before it is tried again.
+        /// Time until the retry.
         wait: Duration,
     },
-    /// What was there of the file is not what the hub lists, so it is downloaded from the beginning.
+    /// Existing data does not match the hub's checksum; the file is downloaded from the beginning.
     StartOver {
-        /// Its path in the repository.
+        /// Path in the repository.
         path: &'a str,
     },
 }

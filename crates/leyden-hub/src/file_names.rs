@@ -1,25 +1,25 @@
-//! Names of model files: parts of split files, quantisations in names, and the files that a short name means.
+//! Names of model files: parts of split files, quantisations in names, and matching of requested names.
 
-/// Most parts of a GGUF file that gets a name.
+/// Maximum number of parts of a split GGUF file under a name given by the user.
 const MAX_PARTS: usize = 1000;
 
-/// The place in a file's name, without its ending, at which the name of a quantisation begins behind `-`, `.` or `_`.
+/// Returns the byte offset of the quantisation, which follows `-`, `.` or `_`, in a file's name without its ending.
 pub(crate) fn quantisation_at(name: &str) -> Option<usize> {
     name.match_indices(['-', '.', '_']).map(|(at, _)| at + 1).find(|at| is_quantisation(&name[*at..]))
 }
 
-/// The quantisation that a GGUF file's name says, such as `Q4_K_M`.
+/// Returns the quantisation in a GGUF file's name, such as `Q4_K_M`.
 pub(crate) fn quantisation(path: &str) -> Option<&str> {
     let name = file_name(path);
     let name = has_ending(name, ".gguf").then(|| stem(name))?;
     quantisation_at(name).map(|at| &name[at..])
 }
 
-/// Whether a model is meant: by the path of its main file, the paths of all its files, and what is wanted.
+/// Rule by which a requested name fits a model, given the path of its main file and the paths of all its files.
 type Rule = fn(&str, &[&str], &str) -> bool;
 
-/// From strict to lenient: the path; path or name of a file; the name without its ending; a quantisation, first
-/// without those that make a variant of it.
+/// Rules from strict to lenient: path of the main file; path or name of any file; name of the main file without its
+/// ending, in any case; a quantisation, first without the variants that begin with `UD`.
 const RULES: [Rule; 5] = [
     |main, _, wanted| main == wanted,
     |_, parts, wanted| parts.iter().any(|part| *part == wanted || file_name(part) == wanted),
@@ -30,7 +30,7 @@ const RULES: [Rule; 5] = [
     is_quantised,
 ];
 
-/// The main files out of `known` that `wanted` can mean, by the strictest rule that any of them satisfies.
+/// Returns the main files out of `known` that fit `wanted`, by the strictest rule that any of them satisfies.
 pub(crate) fn matching<'a>(known: &[(&'a str, Vec<&str>)], wanted: &str) -> Vec<&'a str> {
     let found = |rule: Rule| -> Vec<&'a str> {
         known.iter().filter(|(main, parts)| rule(main, parts, wanted)).map(|(main, _)| *main).collect()
@@ -50,7 +50,7 @@ pub(crate) fn has_ending(path: &str, ending: &str) -> bool {
     path.len() > ending.len() && path.to_ascii_lowercase().ends_with(ending)
 }
 
-/// `a/b-00002-of-00005.gguf` as `a/b`, 2, 5.
+/// Splits `a/b-00002-of-00005.gguf` into `a/b`, 2 and 5; `None` for other names.
 pub(crate) fn split_name<'a>(path: &'a str, ending: &str) -> Option<(&'a str, usize, usize)> {
     let number = |text: &str| -> Option<usize> {
         (text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
@@ -65,7 +65,7 @@ pub(crate) fn split_name<'a>(path: &'a str, ending: &str) -> Option<(&'a str, us
     (!front.is_empty() && (1..=promised).contains(&part)).then_some((front, part, promised))
 }
 
-/// The names of all parts of a GGUF file, in order; its own alone if it is whole, none if it is no GGUF file.
+/// Returns the names of all parts of a GGUF file, in order: only its own if it is not split; `None` for other files.
 pub(crate) fn parts(name: &str) -> Option<Vec<String>> {
     if let Some((front, _, promised)) = split_name(name, ".gguf") {
         let part = |i| format!("{front}-{i:05}-of-{promised:05}.gguf");
@@ -74,7 +74,7 @@ pub(crate) fn parts(name: &str) -> Option<Vec<String>> {
     has_ending(name, ".gguf").then(|| vec![name.to_owned()])
 }
 
-/// A file's name without ending and number of the part.
+/// Returns a file's name without its ending and without the number of the part.
 pub(crate) fn stem(file: &str) -> &str {
     if let Some((front, ..)) = split_name(file, ".gguf") {
         return front;
@@ -82,14 +82,14 @@ pub(crate) fn stem(file: &str) -> &str {
     if has_ending(file, ".gguf") { file.get(..file.len() - ".gguf".len()).unwrap_or(file) } else { file }
 }
 
-/// Whether a GGUF file is a model by itself. Projectors of images and statistics for quantising lie beside models
-/// under names that the tools which write them give.
+/// Returns true if a GGUF file is a model, by its name. Image projectors and importance matrices have the names that
+/// llama.cpp's tools give them.
 pub(crate) fn is_model_file(path: &str) -> bool {
     let file = file_name(path).to_ascii_lowercase();
     !file.starts_with("mmproj") && !file.starts_with("imatrix")
 }
 
-/// Whether this is written like the name of a quantisation: `Q4_K_M`, `iq4_xs`, `UD-Q4_K_XL`, `F16`, `MXFP4_MOE`.
+/// Returns true if the text has the form of a quantisation: `Q4_K_M`, `iq4_xs`, `UD-Q4_K_XL`, `F16`, `MXFP4_MOE`.
 pub(crate) fn is_quantisation(text: &str) -> bool {
     let text = text.to_ascii_uppercase();
     let text = text.strip_prefix("UD-").unwrap_or(&text);
@@ -99,7 +99,7 @@ pub(crate) fn is_quantisation(text: &str) -> bool {
     ["Q", "IQ", "TQ", "F", "BF", "FP", "MXFP", "NVFP"].into_iter().any(digit_after)
 }
 
-/// Whether the name contains the quantisation as words of their own, in capitals or not.
+/// Returns true if the file's name contains the quantisation as a separate word, in any case.
 pub(crate) fn has_quantisation(path: &str, quantisation: &str) -> bool {
     let (text, wanted) = (stem(file_name(path)).to_ascii_lowercase(), quantisation.to_ascii_lowercase());
     text.match_indices(&wanted).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! [`Model`]: a pulled model, its files and their format.
+//! [`Model`]: pulled model, its files and their format.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::reference::Repo;
 
-/// How a model is stored.
+/// Format of a stored model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// One GGUF file, or the parts of one.
+    /// GGUF file, or the parts of one.
     Gguf,
-    /// A folder with safetensors files, `config.json` and a tokenizer.
+    /// Folder with safetensors files, `config.json` and a tokenizer.
     Safetensors,
-    /// The same with PyTorch's `pytorch_model.bin`.
+    /// Folder with PyTorch's `pytorch_model.bin`, `config.json` and a tokenizer.
     Pytorch,
-    /// An ONNX model, and such a folder around it.
+    /// ONNX model in such a folder.
     Onnx,
 }
 
 impl Format {
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,42 +33,42 @@ impl Format {
     }
 }
 
-/// A model in the store.
+/// Model in the store.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// `ORG/REPO[@REVISION]:FILE`; with `hf:` in front it is the reference that pulls it.
+    /// Name `ORG/REPO[@REVISION]:FILE`; `hf:` and this name are the reference for a pull.
     pub name: String,
-    /// The repository that it comes from.
+    /// Repository.
     pub repo: Repo,
-    /// The branch, tag or commit that was asked for.
+    /// Requested branch, tag or commit.
     pub revision: String,
-    /// The commit that this was then.
+    /// Commit of the revision at the time of the pull.
     pub commit: String,
-    /// How it is stored.
+    /// Format.
     pub format: Format,
-    /// The file to open, the first part of a split one, or the folder of a checkpoint in safetensors or PyTorch's files.
+    /// File to open, the first part of a split file, or the folder of a checkpoint in safetensors or PyTorch's files.
     pub path: PathBuf,
-    /// Its files.
+    /// Files of the model.
     pub files: Vec<ModelFile>,
-    /// When it was pulled, in seconds since 1970.
+    /// Time of the pull, in seconds since 1970.
     pub pulled: u64,
-    /// Why it cannot be used, if so: a file is missing or has the wrong length.
+    /// Reason why it cannot be used, if any: a file is missing or has the wrong length.
     pub damage: Option<String>,
 }
 
-/// A file of a model.
+/// File of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFile {
-    /// Its path in the repository.
+    /// Path in the repository.
     pub path: String,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its checksum, as it was when it was pulled.
+    /// SHA-256 at the time of the pull.
     pub sha256: String,
 }
 
 impl Model {
-    /// Bytes of all files.
+    /// Returns the size of all files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))

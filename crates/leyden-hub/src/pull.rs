@@ -20,7 +20,7 @@ use crate::store::{Lock, Record, Recorded, Store};
 /// Interval at which a waiting pull tries the lock again.
 const LOCK_POLL: Duration = Duration::from_millis(100);
 
-/// A pulled model.
+/// Pulled model.
 #[derive(Debug)]
 pub struct Pulled {
     /// Model in the store.

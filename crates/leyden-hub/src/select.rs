@@ -114,7 +114,7 @@ const PREFERRED: &[&str] = &[
     "F32",
 ];
 
-/// A model in GGUF: one file, or the parts of one in order.
+/// Model in GGUF: one file, or the parts of a split file in order.
 #[derive(Debug)]
 struct Group<'a> {
     parts: Vec<&'a Listed>,

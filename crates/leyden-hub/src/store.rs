@@ -26,8 +26,8 @@ use crate::reference::{MAIN, Repo};
 pub(crate) const RECORD: &str = "models.json";
 const SCHEMA: &str = "leyden.models/1";
 pub(crate) const PARTIAL: &str = "partial";
-/// Longest record that is read.
-const LONGEST_RECORD: u64 = 16 << 20;
+/// Maximum size of a record in bytes.
+const MAX_RECORD_BYTES: u64 = 16 << 20;
 
 /// Folder of pulled models. Nothing is created before the first pull.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// What was removed.
+/// Removed model and the freed space.
 #[derive(Debug)]
 pub struct Removed {
     /// Name of the model, or of the repository if all of it was removed.
@@ -150,7 +150,7 @@ impl Store {
         Ok((models, problems))
     }
 
-    /// Removes the files of `recorded` that no model in `record` has.
+    /// Removes the files of `recorded`, except those of the models in `record`.
     pub(crate) fn remove_files(&self, repo: &Repo, recorded: &Recorded, record: &Record) -> Result<u64> {
         let folder = self.repo_folder(repo);
         let mut bytes = 0;
@@ -171,7 +171,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Removes the folders of a repository that has neither models nor unfinished downloads.
+    /// Removes the folders of a repository without models and unfinished downloads.
     pub(crate) fn sweep(&self, repo: &Repo, record: &Record) -> Result<()> {
         let folder = self.repo_folder(repo);
         let _ = fs::remove_dir(folder.join(PARTIAL));
@@ -284,7 +284,7 @@ fn folders(path: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Bytes of the files in a folder and below; what cannot be read counts nothing.
+/// Returns the size of all files in a folder and below, in bytes. Unreadable files count 0.
 pub(crate) fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |entry: fs::DirEntry| match entry.metadata() {
