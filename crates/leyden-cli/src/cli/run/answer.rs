@@ -7,7 +7,7 @@ use leyden::Message;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
 
-/// Who answers.
+/// Model that answers.
 pub(super) trait Answerer {
     /// Answers a conversation whose last message is a user's. `on_event` may stop the answer, and what came until then
     /// counts as the answer.
@@ -18,38 +18,38 @@ pub(super) trait Answerer {
         on_event: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
     ) -> Result<Reply, Failure>;
 
-    /// Tokens that the conversation takes.
+    /// Returns the number of tokens of the conversation.
     fn tokens(&self, messages: &[Message], settings: &Settings) -> Result<usize, Failure>;
 
-    /// Tokens that there is room for.
+    /// Returns the length of the context in tokens.
     fn context(&self) -> usize;
 
-    /// Whether it can be told how much to reason.
+    /// Returns true if the amount of reasoning can be set.
     fn can_think(&self) -> bool;
 
-    /// Makes a context of so many tokens, or with `None` of as many as the model was made for. What was said is read again.
+    /// Sets the length of the context in tokens; `None` for that of the model. The conversation is read again.
     fn set_context(&mut self, tokens: Option<usize>) -> Result<(), Failure>;
 }
 
-/// What is heard of an answer.
+/// Piece of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Heard<'a> {
-    /// Time has passed.
+    /// Nothing new; time has passed.
     Nothing,
-    /// More text, as the model writes it. The parts that follow say what of it is what.
+    /// Text as generated; its parts follow.
     Raw(&'a str),
-    /// More of what the model reasons before it answers.
+    /// Part of the reasoning.
     Reasoning(&'a str),
-    /// More of the answer.
+    /// Part of the answer.
     Content(&'a str),
 }
 
-/// An answer.
+/// Complete answer.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     pub(super) message: Message,
-    /// Whether it ended because there was no room for more.
+    /// True if it ended because the context was full.
     pub(super) is_full: bool,
-    /// How fast it was, in words.
+    /// Speed as text.
     pub(super) speed: String,
 }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Instruction to the model that precedes the conversation (also `-sys`)
     #[arg(long, visible_alias = "system-prompt", value_name = "TEXT", conflicts_with = "raw")]
     pub(super) system: Option<String>,
-    /// How much a model that can reason does so before it answers
+    /// Amount of reasoning before the answer, for a model that can reason
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "on", conflicts_with = "raw")]
     pub(super) think: Option<Think>,
     /// Go on with a conversation that was kept: the newest, or the one of this name (`leyden chats` lists them)

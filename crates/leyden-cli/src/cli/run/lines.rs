@@ -1,17 +1,17 @@
-//! [`Lines`]: the keyboard of a conversation.
+//! [`Lines`]: typed lines of a conversation.
 
 use crate::cli::failure::Failure;
 
-/// Around a message of several lines.
+/// Quotes around a message of several lines.
 pub(super) const QUOTES: &str = "\"\"\"";
 
-/// Who asks.
+/// Source of typed lines.
 pub(super) trait Lines {
     /// Waits for the next line.
     fn next(&mut self) -> Result<Line, Failure>;
 }
 
-/// What came from the keyboard.
+/// Input from the keyboard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
     /// A message or a command; may hold several lines.
@@ -22,7 +22,7 @@ pub(super) enum Line {
     End,
 }
 
-/// Whether text begins quotes that it does not end.
+/// Returns true if text has opening and no closing quotes.
 pub(super) fn is_open(text: &str) -> bool {
     text.strip_prefix(QUOTES).is_some_and(|rest| !rest.contains(QUOTES))
 }

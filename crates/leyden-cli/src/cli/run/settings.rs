@@ -1,4 +1,4 @@
-//! What may change during a conversation, and how `/set` changes it.
+//! [`Settings`] of a conversation, and their changes by `/set`.
 
 use super::args::max_tokens as max_tokens_of;
 use super::sampling::check_temperature;

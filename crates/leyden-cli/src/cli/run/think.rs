@@ -1,8 +1,8 @@
-//! [`Think`]: how much a model reasons, and the variables that say so to chat templates.
+//! [`Think`]: amount of reasoning, and its variables in chat templates.
 
 use serde_json::{Map, Value};
 
-/// How much a model that can reason does so before it answers.
+/// Amount of reasoning before an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Think {
     /// Reason before the answer
@@ -20,7 +20,7 @@ pub(super) enum Think {
 }
 
 impl Think {
-    /// All of them with their names.
+    /// All levels with their names.
     pub(super) const NAMES: [(&'static str, Think); 5] = [
         ("on", Think::On),
         ("off", Think::Off),
@@ -33,7 +33,7 @@ impl Think {
     /// `thinking`, gpt-oss's `reasoning_effort`.
     pub(super) const VARIABLES: [&'static str; 3] = ["enable_thinking", "thinking", "reasoning_effort"];
 
-    /// What a template is told.
+    /// Returns the variables for chat templates.
     pub(super) fn variables(self) -> Map<String, Value> {
         let [enable, thinking, effort] = Self::VARIABLES.map(str::to_owned);
         let is_on = self != Think::Off;

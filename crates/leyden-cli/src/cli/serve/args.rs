@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Memory for the models that are loaded on demand, such as 16GiB; by default what is free
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     pub(super) memory: Option<u64>,
-    /// How long such a model stays after its last request, such as 90s, 5m or never
+    /// Time after its last request at which such a model is unloaded, such as 90s, 5m or never
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub(super) idle_unload: Idle,
     /// Let clients pull models with Ollama's /api/pull; they are then loaded on demand
@@ -110,7 +110,7 @@ pub(crate) struct Args {
     /// By how many milliseconds prompts may lengthen the time between two tokens of others
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
     pub(super) prompt_stall: u64,
-    /// What the vectors of `/v1/embeddings` are made of: mean (of all tokens), cls (the first) or last; by default what
+    /// Pooling of the vectors of `/v1/embeddings`: mean (of all tokens), cls (the first) or last; by default what
     /// the model says, and mean for one that says nothing
     #[arg(long, value_name = "POOLING")]
     pub(super) pooling: Option<Pooling>,

@@ -63,7 +63,7 @@ fn load_options(args: &Args) -> LoadOptions {
         .replicas(args.replicas)
 }
 
-/// How a model is loaded that has these adapters.
+/// Returns the options with which a model with these adapters is loaded.
 pub(super) fn options(common: &Common, lora: &[Named]) -> LoadOptions {
     lora.iter().fold(common.options.clone(), |options, lora| options.lora(&lora.path, lora.scale))
 }

@@ -60,7 +60,7 @@ static COMMANDS: &[Command] = &[
     row(&["/bye", "/exit", "/quit"], "", "leave, as Ctrl-D does", quit),
 ];
 
-/// What may follow `line`, which begins with a slash: where it begins, and the texts.
+/// Returns the completions of `line`, which begins with a slash: byte offset of the completed word, and the words.
 pub(crate) fn completions(line: &str) -> (usize, Vec<String>) {
     let Some((command, argument)) = line.split_once(' ') else {
         let all = COMMANDS.iter().flat_map(|command| command.names);

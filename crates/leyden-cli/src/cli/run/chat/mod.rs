@@ -24,7 +24,7 @@ use crate::cli::text::{plural, printable};
 use commands::Next;
 use talk::{FREE_SHARE, say, trimmed};
 
-/// What a conversation is held with.
+/// Model, keyboard and outputs of a conversation.
 pub(super) struct Stage<'a> {
     pub(super) answerer: &'a mut dyn Answerer,
     pub(super) lines: &'a mut dyn Lines,

@@ -9,36 +9,36 @@ use super::super::settings::Settings;
 use crate::cli::failure::Failure;
 use crate::cli::text::plural;
 
-/// What of the context is kept free for an answer when the oldest turns are dropped: a quarter.
+/// Divisor of the context: a quarter is free for an answer after the oldest turns were dropped.
 pub(super) const FREE_SHARE: usize = 4;
 
-/// A conversation as it stands.
+/// State of a conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct Talk {
-    /// The model, as the user named it.
+    /// Model, as named by the user.
     pub(crate) model: String,
-    /// What was said, without the system's instruction, as far as the model still sees it.
+    /// Messages that are in the prompt, without the system message.
     pub(crate) messages: Vec<Message>,
-    /// What was said before, and dropped because the context was full.
+    /// Older messages, dropped because the context was full.
     dropped: Vec<Message>,
     pub(crate) settings: Settings,
-    /// Texts that go before the next message.
+    /// Texts of files to put before the next message.
     pub(crate) attached: Vec<String>,
 }
 
 impl Talk {
-    /// One in which nothing was said.
+    /// Returns a conversation without messages.
     pub(crate) fn new(model: String, settings: Settings) -> Self {
         Self { model, messages: Vec::new(), dropped: Vec::new(), settings, attached: Vec::new() }
     }
 
-    /// All messages, with the system's instruction first, those included that were dropped.
+    /// Returns all messages, the system message first and dropped ones included.
     pub(crate) fn all_messages(&self) -> Vec<Message> {
         let system = self.settings.system.as_ref().map(|text| Message::new("system", text));
         system.into_iter().chain(self.dropped.iter().chain(&self.messages).cloned()).collect()
     }
 
-    /// Forgets what was said.
+    /// Removes all messages and attached texts.
     pub(crate) fn clear(&mut self) {
         self.messages.clear();
         self.dropped.clear();
@@ -75,7 +75,7 @@ impl Talk {
     }
 }
 
-/// Says what was dropped, and by which rule.
+/// Returns the message about dropped turns.
 pub(super) fn trimmed(dropped: usize, talk: &Talk, answerer: &dyn Answerer) -> Result<String, Failure> {
     let tokens = answerer.tokens(&talk.messages, &talk.settings)?;
     let context = answerer.context();
