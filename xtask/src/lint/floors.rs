@@ -12,9 +12,7 @@ type Floors<'a> = Vec<Vec<&'a str>>;
 
 pub(super) fn check(source: &Source, facts: &Facts) -> Vec<Finding> {
     let Some((name, module)) = place_of(&source.path) else { return Vec::new() };
-    let Some(modules) = facts.imports.get(name) else {
-        return Vec::new();
-    };
+    let Some(modules) = facts.imports.get(name) else { return Vec::new() };
     findings(&module, modules, &floors_of(FLOORS, name))
 }
 
