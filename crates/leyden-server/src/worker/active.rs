@@ -1,4 +1,4 @@
-//! A choice that waits or runs.
+//! Choice of a request, waiting or running.
 
 use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
@@ -9,7 +9,7 @@ use leyden_text::Tokenizer;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A choice in the scheduler.
+/// Choice in the scheduler.
 pub(super) struct Active {
     pub(super) work: Work,
     pub(super) prompt_tokens: usize,
@@ -21,7 +21,7 @@ pub(super) struct Active {
     pub(super) admitted: bool,
     pub(super) generated: usize,
     pub(super) last_token: Option<Instant>,
-    /// How it ended, if that was decided here.
+    /// End of the choice, if it was decided here and not by the scheduler.
     pub(super) end: Option<End>,
 }
 
@@ -40,7 +40,8 @@ impl Answer for Active {
         self.mailbox.update(self.choice, |u| u.prompt_logprobs.extend(scored));
     }
 
-    /// With the state of its last token a text has a vector, or with that of the first, where no other is wanted.
+    /// Pools hidden states. The vector is complete with the state of the last token, or with that of the first if no
+    /// other is needed.
     fn pool(&mut self, states: &[StateRow<'_>]) {
         let Work::State(wanted) = &mut self.work else { return };
         states.iter().for_each(|row| wanted.pool.push(row.position, row.state));
@@ -58,7 +59,7 @@ impl Answer for Active {
         let tokenizer = &self.tokenizer;
         let mut said = Vec::new();
         let mut tokens = Vec::new();
-        // An error ends the choosing, also where it only means that the answer is complete.
+        // An error ends the sampling; `None` means that the answer is complete.
         let choose = |i: usize| {
             let row = &rows[i];
             let token = choice.choose(tokenizer.as_ref(), row.logits, row.position + 1).map_err(Some)?;

@@ -1,4 +1,4 @@
-//! Requests of more choices than places in the queue: the others take theirs as the first proceed.
+//! Backlog of requests with more choices than places in the queue: further choices are queued as earlier ones proceed.
 
 use super::job::{Job, Task};
 use crate::mailbox::{End, Sender};
@@ -9,17 +9,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most places in the queue that one request has at a time, and the part of a key's places: a request of thousands
-/// of texts shall leave room for others, and enough of them wait to fill the next step.
+/// Maximum number of places in the queue of one request at a time, and divisor of the places of a key: a request of
+/// thousands of texts must leave places to others, but enough of its texts must wait to fill the next step.
 const PLACES: usize = 32;
 const PART_OF_KEY: usize = 4;
 
-/// How many places a request may have where a key has so many.
+/// Returns the number of places that a request may have if a key has `per_key` places.
 pub(super) fn places(per_key: usize) -> usize {
     (per_key / PART_OF_KEY).clamp(1, PLACES)
 }
 
-/// What of a request is not in the scheduler yet.
+/// Rest of a request: the choices that are not in the scheduler yet.
 #[derive(Debug)]
 pub(super) struct Rest {
     pub(super) key: KeyId,
@@ -28,7 +28,7 @@ pub(super) struct Rest {
     pub(super) arrived: Instant,
     pub(super) deadline: Instant,
     pub(super) mailbox: Arc<Sender>,
-    /// With the numbers of the choices.
+    /// Choices with their indexes.
     pub(super) tasks: VecDeque<(usize, Task)>,
 }
 
@@ -39,7 +39,7 @@ impl Rest {
         Rest { key, priority, scope, arrived, deadline, mailbox, tasks }
     }
 
-    /// Ends it all.
+    /// Ends all of its choices.
     pub(super) fn give_up(self, end: End, metrics: &ModelMetrics) {
         let finished = if self.mailbox.is_closed() { End::Closing } else { end }.finish();
         for (choice, _) in self.tasks {

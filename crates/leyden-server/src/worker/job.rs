@@ -1,4 +1,4 @@
-//! Requests as the thread sees them.
+//! Requests in the form for the worker thread.
 
 use crate::mailbox::{Sender, TokenLogprob};
 use leyden_constrain::{Constraint, Guide};
@@ -12,48 +12,49 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A request: one or more choices, all of which are taken or none.
+/// Request with one or more choices, which are accepted or refused together.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) key: KeyId,
     pub(crate) priority: i32,
-    /// Among whom the cache is shared.
+    /// Scope of the prefix cache.
     pub(crate) scope: Arc<Scope>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Instant,
-    /// By the number of the choice.
+    /// Tasks by the index of the choice.
     pub(crate) tasks: Vec<Task>,
     pub(crate) mailbox: Arc<Sender>,
 }
 
-/// A choice and its prompt.
+/// Choice with its prompt.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) prompt: Arc<Vec<u32>>,
-    /// The most tokens to generate; with 0 the prompt alone is computed.
+    /// Maximum number of tokens to generate; with 0 the prompt alone is computed.
     pub(crate) max_tokens: usize,
     pub(crate) work: Work,
 }
 
-/// What is wanted.
+/// Kind of a task.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// A text.
+    /// Generation of a text.
     Text(Box<Choice>),
-    /// A vector of the prompt, or all of its states.
+    /// Vector of the prompt, or all of its hidden states.
     State(States),
 }
 
-/// What is wanted of a prompt's states.
+/// Result to be made of a prompt's hidden states.
 #[derive(Debug)]
 pub(crate) struct States {
     pub(crate) pool: Pool,
-    /// If the prompt is computed in one step: where the second text of a pair begins, and whether the first token's state is all.
+    /// Set if the prompt is computed in one step: the beginning of a pair's second text, and whether only the first
+    /// token's state is needed.
     pub(crate) whole: Option<WholeText>,
 }
 
 impl Work {
-    /// Whether what the cache has of the prompt need not be computed.
+    /// Returns true if the cached part of the prompt need not be computed again.
     pub(super) fn shares(&self) -> bool {
         match self {
             Work::Text(_) => true,
@@ -61,7 +62,7 @@ impl Work {
         }
     }
 
-    /// What is wanted of a prompt of so many tokens.
+    /// Returns the rows to output for a prompt of `prompt_tokens` tokens.
     pub(super) fn rows(&self, prompt_tokens: usize) -> PromptRows {
         match self {
             Work::Text(choice) if choice.logprobs.of_prompt.is_some() => PromptRows::Logits { from: 0 },
@@ -73,85 +74,86 @@ impl Work {
     }
 }
 
-/// How a text is generated.
+/// State of a text that is generated.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// It has accepted the prompt.
+    /// Sampler, which has accepted the prompt.
     pub(crate) sampler: Sampler,
     pub(crate) parts: AnswerParts,
-    /// When it ends, stop texts left aside.
+    /// Conditions of its end; the stop strings are in `parts`.
     pub(crate) ending: Arc<Ending>,
     pub(crate) logprobs: Logprobs,
     pub(crate) rule: Rule,
-    /// Whether nothing can follow what was chosen.
+    /// True if the grammar allows no further token.
     pub(crate) complete: bool,
-    /// Tokens chosen so far that count.
+    /// Number of generated tokens that belong to the answer.
     pub(crate) chosen: usize,
 }
 
-/// When an answer ends.
+/// Conditions for the end of an answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending {
-    /// Texts of which any ends it.
+    /// Stop strings.
     pub(crate) stop: Vec<String>,
-    /// Tokens of which any ends it, ascending.
+    /// Stop tokens, ascending.
     pub(crate) stop_tokens: Vec<u32>,
-    /// Whether what ended it is part of it.
+    /// True if the stop string or stop token is part of the answer.
     pub(crate) includes_stop: bool,
-    /// Whether the model's end does not end it.
+    /// True if the model's end-of-generation tokens do not end the answer.
     pub(crate) ignore_end: bool,
-    /// Before so many tokens nothing does.
+    /// Number of tokens before which nothing ends the answer.
     pub(crate) min_tokens: usize,
 }
 
-/// Logarithmic probabilities of an answer.
+/// Log probabilities of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Logprobs {
-    /// How many alternatives are wanted with each token, if any are.
+    /// Number of alternatives per token; `None` without log probabilities.
     pub(crate) top: Option<usize>,
-    /// The same for the tokens of the prompt.
+    /// Number of alternatives per token of the prompt; `None` without its log probabilities.
     pub(crate) of_prompt: Option<usize>,
-    /// Whether a token that ends the answer and is not part of it is told of, too.
+    /// True if they include a token that ends the answer and is not part of it.
     pub(crate) of_end: bool,
-    /// Those of tokens of which it is not decided whether they are content.
+    /// Log probabilities of the tokens for which it is not yet decided whether they are content.
     pub(crate) waiting: VecDeque<TokenLogprob>,
-    /// Those of the token that ended the answer.
+    /// Log probability of the token that ended the answer.
     pub(crate) last: Option<TokenLogprob>,
 }
 
-/// What a text must look like.
+/// Constraint on a text.
 #[derive(Debug)]
 pub(crate) enum Rule {
-    /// As it comes.
+    /// No constraint.
     None,
-    /// All of it follows a grammar.
+    /// Grammar for all of the text, or for all of it after a gate.
     Grammar {
         constraint: Box<Constraint>,
-        /// What must have been said before that counts, such as the end of reasoning: a text whose stop text that is.
+        /// Text that must come before the grammar applies, such as the end of reasoning; it is the stop string of this
+        /// parser.
         gate: Option<AnswerText>,
     },
-    /// The calls of tools in it do.
+    /// Grammar for the calls of tools in the text.
     Calls(Guide),
 }
 
-/// Why no token could be chosen.
+/// Reason why no token could be chosen.
 #[derive(Debug)]
 pub(crate) enum Stuck {
-    /// The sampler.
+    /// Error of the sampler.
     Sampler(leyden_engine::Error),
-    /// No token continues the grammar, or finding out takes too long.
+    /// No token continues the grammar, or computing its mask takes too long.
     Grammar,
 }
 
-/// What a token did.
+/// Effect of a token.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) events: Vec<OutputEvent>,
     pub(crate) logprobs: Vec<TokenLogprob>,
-    /// Whether it is part of the answer; the model's end is not.
+    /// True if the token is part of the answer; an end-of-generation token is not.
     pub(crate) counts: bool,
     pub(crate) stops: bool,
-    /// What was held back is text: it was not a stop text that ended it.
+    /// True if held back text is to be released: the answer did not end with a stop string.
     pub(crate) releases: bool,
 }
 
@@ -167,7 +169,7 @@ impl Choice {
         position: usize,
     ) -> Result<u32, Stuck> {
         if !self.may_end() {
-            // A grammar may want the end all the same.
+            // A grammar may allow nothing but the end; then it ends before `min_tokens`.
             let without = self.without_ends(tokenizer, logits);
             if without.iter().any(|logit| *logit > f32::NEG_INFINITY) {
                 match self.choose_from(tokenizer, &without, position) {
@@ -179,12 +181,12 @@ impl Choice {
         self.choose_from(tokenizer, logits, position)
     }
 
-    /// Whether the answer has the tokens that it must have.
+    /// Returns true if the answer has at least `min_tokens` tokens.
     fn may_end(&self) -> bool {
         self.chosen >= self.ending.min_tokens
     }
 
-    /// The logits without those of tokens that end the answer.
+    /// Returns the logits with minus infinity for the tokens that end the answer.
     fn without_ends(&self, tokenizer: &dyn Tokenizer, logits: &[f32]) -> Vec<f32> {
         let ends = |id: u32| tokenizer.is_end(id) || self.ending.stop_tokens.binary_search(&id).is_ok();
         (0..).zip(logits).map(|(id, l)| if ends(id) { f32::NEG_INFINITY } else { *l }).collect()
@@ -219,7 +221,7 @@ impl Choice {
         }
     }
 
-    /// Takes the chosen token in.
+    /// Appends the chosen token to the answer.
     pub(crate) fn say(&mut self, tokenizer: &dyn Tokenizer, token: u32, logits: &[f32]) -> Said {
         let may_end = self.may_end();
         let is_stop = may_end && self.ending.stop_tokens.binary_search(&token).is_ok();
@@ -240,14 +242,14 @@ impl Choice {
         let told = self.told(token, logits);
         self.logprobs.waiting.extend(told);
         let event = self.parts.push(tokenizer, token, may_end);
-        // Where nothing can follow, no end needs to be waited for.
+        // If no token can follow, the answer ends without an end-of-generation token.
         let whole = (self.complete || is_stop) && !event.stopped;
         let logprobs = self.content_logprobs();
         let stops = event.stopped || whole;
         Said { events: event.events, logprobs, counts: true, stops, releases: whole }
     }
 
-    /// The answer is over: what was held back.
+    /// Ends the answer, and returns the output that was held back.
     pub(crate) fn finish(&mut self) -> (Vec<OutputEvent>, Vec<TokenLogprob>) {
         let events = self.parts.finish();
         let mut logprobs = self.content_logprobs();
@@ -255,13 +257,13 @@ impl Choice {
         (events, logprobs)
     }
 
-    /// The probabilities of a token that comes now, if they are wanted.
+    /// Returns the log probabilities of a token before it is appended, if they are requested.
     fn told(&self, token: u32, logits: &[f32]) -> Option<TokenLogprob> {
         let top = self.logprobs.top?;
         Some(TokenLogprob::new(TokenLogprobs::of(logits, token, top), self.parts.characters()))
     }
 
-    /// Probabilities are told of the content's tokens alone.
+    /// Returns the log probabilities of waiting tokens that turned out to be content, and discards those that are not.
     fn content_logprobs(&mut self) -> Vec<TokenLogprob> {
         let told = self.parts.content_tokens();
         let waiting = &mut self.logprobs.waiting;
@@ -269,8 +271,7 @@ impl Choice {
     }
 }
 
-/// Follows a grammar, which comes from outside. Should it find a fault in the library that does it, it costs its own
-/// request and no other.
+/// Runs grammar code on a client's grammar. A panic in the grammar library fails this request alone.
 fn guarded<T>(work: impl FnOnce() -> Result<T, leyden_constrain::Error>) -> Result<T, Stuck> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),
@@ -278,7 +279,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, leyden_constrain::Error>) -> Resu
     }
 }
 
-/// Chooses among the tokens that a grammar allows.
+/// Samples from the tokens that a grammar allows.
 fn masked(
     sampler: &mut Sampler,
     constraint: &mut Constraint,
@@ -289,8 +290,8 @@ fn masked(
     sampler.sample_masked(logits, TokenSet::new(mask.words()), position).map_err(Stuck::Sampler)
 }
 
-/// Chooses where no call is open: among all tokens, and only if that gives one that no call goes on with, among those
-/// that may come.
+/// Samples outside a call: from all tokens first, and only if the sampled token is not allowed there, from those that
+/// are.
 fn outside_calls(
     sampler: &mut Sampler,
     guide: &Guide,

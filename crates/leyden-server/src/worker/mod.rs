@@ -1,8 +1,8 @@
-//! The thread that computes: one for each replica of a model.
+//! Worker thread that computes, one for each replica of a model.
 //!
-//! It drives a [`Generator`](leyden_engine::Generator), whose answers choose tokens and put text into mailboxes. Everything that can be wrong
-//! about a request was found before it came here. A panic in a step fails the requests that run; the engine is then made
-//! anew, and those that wait stay in the queue.
+//! It runs a [`Generator`](leyden_engine::Generator), whose answers sample tokens and put text into mailboxes. Requests
+//! are completely checked before they get here. A panic in a step fails the requests that run; the engine is then made
+//! again, and those that wait stay in the queue.
 
 mod active;
 mod backlog;
@@ -22,13 +22,13 @@ use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Requests on their way to the thread: it takes them all after each step.
+/// Capacity of the channel of requests to the thread, which takes all of them after each step.
 const SUBMISSIONS: usize = 1024;
 
-/// The thread's stack: following a grammar goes deeper than most code. The pool's threads have as much.
+/// Stack of the thread: grammar code recurses deeper than most code. The threads of the pool have the same.
 const STACK_BYTES: usize = 16 << 20;
 
-/// A handle to the thread. Dropped, it ends it.
+/// Handle of the thread; dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     commands: SyncSender<Command>,
@@ -37,12 +37,12 @@ pub(crate) struct Worker {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why a request did not reach the thread.
+/// Reason why a request did not reach the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreachable {
-    /// Too many are on their way.
+    /// Too many requests are in the channel.
     Busy,
-    /// It has ended.
+    /// The thread has ended.
     Dead,
 }
 
@@ -50,7 +50,7 @@ impl Worker {
     /// Makes the engine and starts the thread.
     ///
     /// # Errors
-    /// Memory or threads are short.
+    /// There is too little memory, or the thread cannot be started.
     pub(crate) fn start(model: &crate::Model, cpu: Arc<Cpu>, log: Arc<Log>) -> Result<Worker, Error> {
         let parts = Parts {
             network: Arc::clone(&model.network),
@@ -65,7 +65,7 @@ impl Worker {
         let alive = Arc::new(AtomicBool::new(true));
         let (m, a) = (Arc::clone(&metrics), Arc::clone(&alive));
         let run = move || {
-            // Placement is advice; without it the thread runs where the system puts it.
+            // The binding to processors is optional; without it the system places the thread.
             let _ = parts.cpu.bind_caller();
             step::Loop::new(parts, engine, m, Arc::clone(&a)).run(&receiver);
             a.store(false, Ordering::SeqCst);
@@ -75,12 +75,12 @@ impl Worker {
         Ok(Worker { commands, metrics, alive, thread })
     }
 
-    /// Whether it can compute.
+    /// Returns true if the thread can compute.
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::SeqCst)
     }
 
-    /// Hands over a request. Its mailbox tells whether it was taken.
+    /// Sends a request to the thread. Its mailbox reports whether it was accepted.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Unreachable> {
         if !self.is_alive() {
             return Err(Unreachable::Dead);
@@ -93,7 +93,8 @@ impl Worker {
 
     /// Ends all requests.
     pub(crate) fn close(&self) {
-        // A full channel means that the thread is in a step; it takes the command after it. A dead thread needs none.
+        // If the channel is full, the thread is in a step, and takes the command after it. A thread that has ended
+        // needs none.
         let _ = self.commands.send(Command::Close);
     }
 }

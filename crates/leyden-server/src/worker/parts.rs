@@ -1,4 +1,4 @@
-//! Commands for the thread, and the parts of a model that it needs.
+//! Commands for the worker thread, and the parts of a model that it needs.
 
 use super::job::Job;
 use crate::log::Log;
@@ -9,18 +9,18 @@ use leyden_models::Network;
 use leyden_text::Tokenizer;
 use std::sync::Arc;
 
-/// A command for the thread.
+/// Command for the worker thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// A request.
+    /// New request.
     Job(Box<Job>),
-    /// Ends all requests: the server closes.
+    /// End of all requests: the server shuts down.
     Close,
-    /// Ends the thread.
+    /// End of the thread.
     Stop,
 }
 
-/// The parts of a model that the thread needs.
+/// Parts of a model that the worker thread needs.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) network: Arc<dyn Network>,
@@ -34,7 +34,7 @@ impl Parts {
     /// Makes the engine.
     ///
     /// # Errors
-    /// Memory is short.
+    /// There is too little memory.
     pub(super) fn engine(&self) -> Result<Engine, leyden_engine::Error> {
         let o = &self.options;
         let options = EngineOptions {

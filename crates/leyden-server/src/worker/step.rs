@@ -1,4 +1,4 @@
-//! The loop: take requests in, plan, compute, choose, tell.
+//! Loop of the worker thread: accept requests, plan a step, compute it, sample, and send the output.
 
 use super::active::Active;
 use super::backlog::{self, Rest};
@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// How long to wait for news when nothing can run although there are requests.
+/// Time to wait for commands when there are requests but none of them can run.
 const NOTHING_RUNS: Duration = Duration::from_millis(5);
 
-/// The thread's state.
+/// State of the worker thread.
 pub(super) struct Loop {
     parts: Parts,
-    /// `None` while it is made anew, and after that failed.
+    /// `None` while the engine is made again, and after that has failed.
     generator: Option<Generator<Active>>,
-    /// Requests whose choices are not all in the scheduler yet, the first first.
+    /// Requests with choices that are not in the scheduler yet, in the order of their arrival.
     backlog: Vec<Rest>,
     next: u64,
-    /// The zero of the scheduler's clock.
+    /// Origin of the scheduler's clock.
     started: Instant,
     metrics: Arc<ModelMetrics>,
     alive: Arc<AtomicBool>,
@@ -45,11 +45,11 @@ impl Loop {
         Loop { parts, generator, backlog: Vec::new(), next: 0, started: Instant::now(), metrics, alive }
     }
 
-    /// Serves until told to stop, or until there is no engine and nobody left to tell.
+    /// Serves until it is told to stop, or until all senders of commands are dropped.
     pub(super) fn run(&mut self, commands: &Receiver<Command>) {
         loop {
             if !self.serves() && self.backlog.is_empty() && self.is_idle() {
-                // Here an idle server waits, and uses no time.
+                // An idle server waits here, without using processor time.
                 self.gauges();
                 match commands.recv() {
                     Ok(Command::Stop) | Err(_) => return,
@@ -73,7 +73,7 @@ impl Loop {
         }
     }
 
-    /// Whether there are requests.
+    /// Returns true if there are requests in the scheduler.
     fn serves(&self) -> bool {
         self.generator.as_ref().is_some_and(|g| g.active().next().is_some())
     }
@@ -108,10 +108,10 @@ impl Loop {
         }
     }
 
-    /// Takes a request if there is a place in the queue for its first choice; the others follow as there are places.
+    /// Accepts a request if there is a place in the queue for its first choice; the others follow as there are places.
     fn take(&mut self, job: Job) {
         if self.generator.is_none() {
-            // The mailbox says so when it is dropped.
+            // Dropping the mailbox reports it.
             return;
         }
         let mut rest = Rest::new(job);
@@ -126,13 +126,13 @@ impl Loop {
         }
     }
 
-    /// Puts the next choice of a request in the queue.
+    /// Queues the next choice of a request.
     fn enter(&mut self, rest: &mut Rest) -> Result<(), Refusal> {
         let Some(generator) = &mut self.generator else { return Ok(()) };
         let Some((choice, Task { prompt, max_tokens, work })) = rest.tasks.pop_front() else { return Ok(()) };
         let id = RequestId(self.next);
         self.next += 1;
-        // Of an encoder's texts the cache keeps nothing.
+        // Texts of an encoder are never cached.
         let shares = work.shares() && !self.parts.network.config().needs_whole_texts();
         let request = Request {
             id,
@@ -140,7 +140,7 @@ impl Loop {
             priority: rest.priority,
             prompt: prompt.to_vec(),
             max_tokens,
-            // What is in the cache has no states, and texts for vectors leave it to those that share.
+            // The cache has no hidden states, so a request that needs those of all tokens neither uses nor fills it.
             scope: shares.then(|| Arc::clone(&rest.scope)),
             adapters: rest.scope.adapters.clone(),
             deadline: Some(rest.deadline.saturating_duration_since(self.started)),
@@ -167,7 +167,8 @@ impl Loop {
         })
     }
 
-    /// Gives a request's next choices the places that it may have and that there are, and keeps the rest.
+    /// Queues the next choices of a request, as far as its share and the free places allow, and keeps the rest in the
+    /// backlog.
     fn proceed_with(&mut self, mut rest: Rest) {
         if rest.mailbox.is_closed() {
             return rest.give_up(End::Closing, &self.metrics);
@@ -183,7 +184,7 @@ impl Loop {
             match self.enter(&mut rest) {
                 Ok(()) => {}
                 Err(Refusal::Late) => return rest.give_up(End::Deadline, &self.metrics),
-                // It was checked before, and there is a place: a fault of the server.
+                // The request was checked before, and there is a place, so this is a bug of the server.
                 Err(_) => return rest.give_up(End::Failed, &self.metrics),
             }
         }
@@ -192,7 +193,7 @@ impl Loop {
         }
     }
 
-    /// Takes requests out and tells their readers.
+    /// Removes requests, and reports their end to their mailboxes.
     fn drop_requests(&mut self, end: End, which: impl Fn(&Active) -> bool) {
         let Some(generator) = &mut self.generator else { return };
         let ids = generator.active().filter_map(|(r, a)| which(a).then_some(r.id));
@@ -201,7 +202,7 @@ impl Loop {
         taken.into_iter().for_each(|active| self.tell_end(active, end));
     }
 
-    /// Plans and computes a step. Returns whether there was anything to compute.
+    /// Plans and computes a step. Returns whether there was anything to do.
     fn advance(&mut self) -> bool {
         self.drop_requests(End::Closing, |active| active.mailbox.is_closed());
         for rest in std::mem::take(&mut self.backlog) {
@@ -248,7 +249,7 @@ impl Loop {
         true
     }
 
-    /// Runs the step and lets its requests choose.
+    /// Computes the step, and samples for its requests.
     fn compute(&mut self, step: &Step) -> Result<Outcome, leyden_engine::Error> {
         let Some(generator) = &mut self.generator else { return Ok(Outcome::default()) };
         if let Some(token) = self.parts.options.panic_token {
@@ -260,7 +261,7 @@ impl Loop {
         generator.compute(step)
     }
 
-    /// Passes on what the scheduler decided.
+    /// Reports the decisions of the scheduler to metrics and mailboxes.
     fn follow(&mut self, decisions: &[Decision]) {
         for decision in decisions {
             match *decision {
@@ -297,7 +298,7 @@ impl Loop {
         }
     }
 
-    /// The last word on a choice.
+    /// Reports the end of a choice.
     fn tell_end(&self, mut active: Active, end: End) {
         let held = match (&mut active.work, end) {
             (Work::Text(choice), End::Length | End::Deadline) => choice.finish(),
@@ -314,12 +315,12 @@ impl Loop {
         });
     }
 
-    /// Makes the engine anew after a panic or a broken promise between it and the scheduler. What ran has failed; what
-    /// waits goes on waiting.
+    /// Makes the engine again after a panic or an inconsistency between it and the scheduler. Requests that ran fail;
+    /// those that wait stay in the queue.
     fn restart(&mut self, why: &str) {
         self.metrics.restarts.add(1);
         self.parts.log.event(&[("event", "engine_restart".into()), ("why", why.into())]);
-        // First the memory of the old one is given back.
+        // The memory of the old engine is freed first.
         let requests = self.generator.take().map(Generator::into_active).unwrap_or_default();
         let (ran, mut waits): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|(_, active)| active.admitted);
