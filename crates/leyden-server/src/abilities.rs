@@ -5,7 +5,7 @@ use leyden_models::{Head, Labelled, ModelConfig};
 
 use crate::error::ApiError;
 
-/// The tasks that a model was made for.
+/// Tasks for which a model was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     text: bool,
@@ -31,10 +31,10 @@ impl Abilities {
     }
 }
 
-/// The ability that an endpoint needs.
+/// Ability that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// None in particular.
+    /// No particular ability.
     Any,
     Text,
     Vectors,
@@ -44,7 +44,7 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    /// Returns the need of the route with this path.
+    /// Returns the ability that the route with this path requires.
     pub(crate) fn of_route(path: &str) -> Wish {
         match path.trim_start_matches("/v1").trim_start_matches("/v2") {
             "/chat/completions" | "/completions" | "/completion" | "/infill" | "/messages" | "/responses"
@@ -83,7 +83,7 @@ impl Wish {
         }
     }
 
-    /// Returns the index of the only model with the ability, of several with their names.
+    /// Returns the index of the only model with the ability. The models are given with their names.
     ///
     /// # Errors
     /// 400: there is none, or there are several.

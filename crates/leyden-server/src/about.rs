@@ -1,4 +1,4 @@
-//! [`About`]: the description of a model that Ollama's `/api/show` gives, of one that is not loaded too.
+//! [`About`]: description of a model for Ollama's `/api/show`, also of a model that is not loaded.
 
 use crate::defaults::Defaults;
 use leyden_engine::Pooling;
@@ -6,7 +6,7 @@ use leyden_models::{Labelled, ModelConfig};
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
 
-/// Description of a model, which is read off its files without the weights.
+/// Description of a model, read from its files without the weights.
 #[derive(Clone, Debug)]
 pub struct About {
     pub(crate) template: String,
@@ -17,7 +17,7 @@ pub struct About {
 }
 
 impl About {
-    /// Describes a model with a vocabulary of `vocabulary` tokens, whose vectors are made by `pooling`.
+    /// Describes a model with a vocabulary of `vocabulary` tokens and vectors made by `pooling`.
     #[must_use]
     pub fn new(
         config: &ModelConfig,
@@ -37,15 +37,15 @@ impl About {
         }
     }
 
-    /// Adds the values that requests get where they name none.
+    /// Adds the default values of request fields.
     #[must_use]
     pub fn with_defaults(self, defaults: Defaults) -> About {
         About { defaults, ..self }
     }
 }
 
-/// The tasks of a model, in Ollama's words where it has them. An encoder generates no text; vectors are made of any decoder,
-/// but told of those alone whose files say how.
+/// Returns the tasks of a model, in Ollama's words where it has them. An encoder generates no text; any decoder can
+/// make vectors, but `embedding` is listed only if the model's files name a pooling.
 pub(crate) fn capabilities(
     config: &ModelConfig,
     pooling: Pooling,
@@ -61,7 +61,7 @@ pub(crate) fn capabilities(
             None => "embedding",
         }];
     }
-    // Tools are called on any model.
+    // Tools can be called on any model.
     let mut all = vec!["completion", "tools"];
     if fills {
         all.push("insert");

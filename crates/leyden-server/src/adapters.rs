@@ -1,4 +1,4 @@
-//! The LoRA adapters of a model: which of them a request is computed with, and what is taken where it does not say.
+//! LoRA adapters of a model, and their scales: those of a request, and the defaults.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -9,19 +9,19 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most entries in a list of scales.
+/// Maximum number of entries in a list of scales.
 const MOST: usize = 256;
 
-/// An adapter that is served with a model.
+/// Adapter that is served with a model.
 #[derive(Clone)]
 pub struct ServedAdapter {
-    /// What clients may name as a model: that with this adapter at scale 1.
+    /// Model name by which clients select this adapter at scale 1.
     pub name: Option<String>,
-    /// Where it was read from, as it was named.
+    /// Path of its file, as the operator gave it.
     pub path: String,
-    /// Its scale where a request says nothing of adapters.
+    /// Scale for requests that name no adapters.
     pub scale: f32,
-    /// The adapter, which was read for the model's network.
+    /// Adapter, read for the model's network.
     pub adapter: Arc<Adapter>,
 }
 
@@ -31,11 +31,11 @@ impl fmt::Debug for ServedAdapter {
     }
 }
 
-/// Those of a model, whose ids are their places.
+/// Adapters of a model; the id of an adapter is its index.
 #[derive(Debug)]
 pub(crate) struct Adapters {
     all: Vec<ServedAdapter>,
-    /// As in requests that say nothing.
+    /// Scales by id for requests that name no adapters.
     scales: Mutex<Vec<f32>>,
 }
 
@@ -45,15 +45,16 @@ impl Adapters {
         Adapters { all, scales: Mutex::new(scales) }
     }
 
-    /// Whether there are none.
+    /// Returns true if the model has no adapters.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Those that a request is computed with that calls the model `name` and gives these scales, by id: all others have 0 then.
+    /// Returns the adapters and scales of a request that names the model `name` and gives the scales `given` by id.
+    /// Adapters that are not in `given` get scale 0.
     ///
     /// # Errors
-    /// There is no adapter of an id.
+    /// An id in `given` does not exist.
     pub(crate) fn choose(
         &self,
         name: Option<&str>,
@@ -71,7 +72,7 @@ impl Adapters {
         AdapterSet::new(all).map_err(|_| ApiError::internal("the scale of an adapter is not a number"))
     }
 
-    /// Sets the scales of requests that say nothing; all that are not named get 0.
+    /// Sets the default scales by id; adapters that are not in `given` get 0.
     ///
     /// # Errors
     /// As [`choose`](Self::choose).
@@ -81,12 +82,13 @@ impl Adapters {
         Ok(())
     }
 
-    /// Bytes that they take together.
+    /// Returns the bytes of all adapters together.
     pub(crate) fn bytes(&self) -> u64 {
         self.all.iter().map(|served| served.adapter.bytes() as u64).sum()
     }
 
-    /// Returns the list of llama-server's `GET /lora-adapters`, with the server's paths or else with the last part of each.
+    /// Returns the list for llama-server's `GET /lora-adapters`, with full paths if `paths` is set, or else with the
+    /// file names.
     pub(crate) fn shown(&self, paths: bool) -> Value {
         let one = |(id, (adapter, scale)): (usize, (&ServedAdapter, f32))| {
             let last = Path::new(&adapter.path).file_name().and_then(|name| name.to_str());
@@ -103,7 +105,7 @@ impl Adapters {
         self.scales.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Of an id that stands twice the last scale counts, as with llama-server.
+    /// Returns the scales by id. If an id occurs twice, its last scale counts, as in llama-server.
     fn listed(&self, given: &[(usize, f32)]) -> Result<Vec<f32>, ApiError> {
         let mut scales = vec![0.0; self.all.len()];
         for (i, &(id, scale)) in given.iter().enumerate() {
@@ -113,7 +115,7 @@ impl Adapters {
     }
 }
 
-/// The error of an id that entry `i` of a list has, of a model with so many adapters.
+/// Returns the error for the unknown id in entry `i` of a list, for a model with `count` adapters.
 pub(crate) fn unknown(i: usize, id: usize, count: usize) -> ApiError {
     let field = format!("lora[{i}].id");
     let message = format!("`{field}`: there is no adapter {id}; the model has {count}");
@@ -121,7 +123,7 @@ pub(crate) fn unknown(i: usize, id: usize, count: usize) -> ApiError {
     ApiError { param: Some(field), ..error }
 }
 
-/// Ids and scales of a list that was held against [`schema`].
+/// Returns the ids and scales of a list that was checked against [`schema`].
 pub(crate) fn read(list: Vec<Value>) -> Vec<(usize, f32)> {
     let one = |item: Value| {
         let mut item = Fields::from(item);
@@ -130,7 +132,7 @@ pub(crate) fn read(list: Vec<Value>) -> Vec<(usize, f32)> {
     list.into_iter().filter_map(one).collect()
 }
 
-/// The field `lora`, in the OpenAPI document.
+/// Returns the schema of the field `lora` for the OpenAPI document.
 pub(crate) fn schema() -> Value {
     json!({
         "type": "array", "maxItems": MOST,

@@ -1,4 +1,4 @@
-//! Admission of a request: its key and the rate limit of that, the type of its body, and the use of its model.
+//! Admission of a request: its API key and rate limit, the type of its body, and the lease of its model.
 
 use crate::abilities::Wish;
 use crate::app::App;
@@ -36,14 +36,14 @@ impl App {
         self.keys.as_ref().map_or(Ok(()), |keys| keys.begin(caller, Instant::now()))
     }
 
-    /// Waits for the model that a request names, where models are loaded when requests name them.
+    /// Waits until the model that a request names is loaded, if models are loaded on demand.
     pub(crate) async fn lease(
         &self,
         body: &[u8],
         wish: Wish,
         deadline: Instant,
     ) -> Result<Option<Lease>, ApiError> {
-        /// The fields in which a request names its model.
+        /// Fields in which a request names its model.
         #[derive(Deserialize)]
         struct Named<'a> {
             #[serde(borrow)]
@@ -54,13 +54,13 @@ impl App {
         if !self.models.come_and_go() {
             return Ok(None);
         }
-        // Another body is refused when it is read.
+        // A body that is not JSON is refused when it is read.
         let Ok(named) = serde_json::from_slice::<Named<'_>>(body) else { return Ok(None) };
         let asked = named.model.or(named.name);
         let slot = self.models.look_for(asked.as_deref(), wish).await?;
         match tokio::time::timeout_at(deadline.into(), self.models.lease(&slot)).await {
             Ok(Err(error)) if error.code == "model_load_failed" => {
-                // Its files may have been removed meanwhile.
+                // The model's files may have been removed meanwhile.
                 self.models.refresh().await;
                 self.models.find_for(asked.as_deref(), wish)?;
                 Err(error)

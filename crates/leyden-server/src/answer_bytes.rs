@@ -1,22 +1,22 @@
-//! Bytes of memory that the answers of a request can take.
+//! Estimates of the memory of a request's answers, in bytes.
 
 use crate::worker::{Task, Work};
 
-/// Bytes of a token's text, and of a token with its logarithmic probability and of an alternative, as they are kept. The text of
-/// most tokens is shorter.
+/// Bytes of a token's text, of a token with its log probability, and of an alternative, as stored in an answer. Most
+/// token texts are shorter.
 const TEXT: usize = 16;
 const TOKEN: usize = 64;
 const ALTERNATIVE: usize = size_of::<(u32, f32)>();
-/// Bytes of a vector's entry in an answer: its object, with names and numbers of its own.
+/// Bytes of a vector's entry in an answer: its JSON object with its field names and numbers.
 const ENTRY: usize = 512;
-/// Results are collected and converted, so that twice the bytes are there at a time.
+/// Number of copies: results are collected and then converted, so twice the bytes are allocated at a time.
 const COPIES: usize = 2;
 
-/// Returns the bytes that the answers of `tasks` can take; `width` is the numbers of a token's state.
+/// Returns the maximum bytes of the answers of `tasks`; `width` is the number of values in a token's hidden state.
 pub(crate) fn bytes(tasks: &[Task], width: usize) -> usize {
     let of = |task: &Task| match &task.work {
         Work::State(states) => {
-            // A mean needs the states of all tokens, and keeps one vector.
+            // A mean needs the states of all tokens, but stores only one vector.
             let rows = if states.pool.keeps_all() { task.prompt.len() } else { 1 };
             rows.saturating_mul(width).saturating_mul(size_of::<f32>()).saturating_add(ENTRY)
         }

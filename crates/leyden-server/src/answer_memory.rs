@@ -1,7 +1,7 @@
-//! The memory that answers may take: counted before they are computed, and held until they have been sent.
+//! Memory limits of answers: the memory is reserved before an answer is computed, and held until it has been sent.
 //!
-//! An answer is counted as what it can grow to. One that can grow beyond the limit is refused with 413; one that has to wait
-//! for others waits for a while, those of a key in the room of that key.
+//! An answer counts with its maximum size. An answer whose maximum exceeds the limit is refused with 413; one for which
+//! there is not enough memory at present waits up to `PATIENCE`. Each key has a limit of its own.
 
 use crate::error::ApiError;
 use crate::limits::Limits;
@@ -13,25 +13,25 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// Bytes of a permit.
+/// Bytes per permit of the semaphores.
 const UNIT: usize = 4 << 10;
-/// Bytes up to which an answer is not counted: such answers are bounded by the number of connections.
+/// Bytes up to which an answer is not counted: the memory of such answers is bounded by the number of connections.
 const SMALL: usize = 256 << 10;
-/// How long an answer waits for room.
+/// Time for which an answer waits for memory.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The memory of all answers.
+/// Memory of all answers.
 #[derive(Debug)]
 pub(crate) struct AnswerMemory {
     most: usize,
     server: Arc<Semaphore>,
-    /// Bytes of a key's answers; `None` without keys.
+    /// Limit in bytes of each key's answers; `None` without keys.
     key_bytes: Option<usize>,
     keys: Mutex<HashMap<KeyId, Arc<Semaphore>>>,
     patience: Duration,
 }
 
-/// Memory that is held for an answer.
+/// Memory that is reserved for an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Vec<OwnedSemaphorePermit>);
 
@@ -46,10 +46,11 @@ impl AnswerMemory {
         }
     }
 
-    /// Holds memory for an answer of so many bytes, waiting for room if there is none.
+    /// Reserves `bytes` for an answer, waiting for free memory if necessary.
     ///
     /// # Errors
-    /// 413: the answer is too large. 429 or 503: there was no room for a while, in the memory of the key or of the server.
+    /// 413: the answer exceeds the limit. 429 or 503: the wait took too long, for the memory of the key or of the
+    /// server.
     pub(crate) async fn hold(&self, key: KeyId, bytes: usize, deadline: Instant) -> Result<Held, ApiError> {
         if bytes > self.most {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
@@ -84,7 +85,7 @@ impl AnswerMemory {
         Ok(held)
     }
 
-    /// The memory of a key.
+    /// Returns the memory of a key.
     fn of_key(&self, key: KeyId, most: usize) -> Arc<Semaphore> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(keys.entry(key).or_insert_with(|| Arc::new(Semaphore::new(most.div_ceil(UNIT)))))
@@ -126,14 +127,14 @@ mod tests {
             assert_eq!(hold(0, 1).await.unwrap_err(), 429, "the room of its own is full");
             let other = hold(1, 4).await.unwrap();
             assert_eq!(hold(2, 1).await.unwrap_err(), 503, "that of the server is");
-            // What is small goes through.
+            // Small answers are not counted.
             assert!(memory.hold(KeyId(0), SMALL, later).await.is_ok());
             drop(other);
             assert!(hold(2, 4).await.is_ok());
             drop(first);
             assert!(hold(0, 4).await.is_ok());
             drop(second);
-            // Without keys all share one room.
+            // Without keys all answers share the server's memory.
             let memory = shared;
             let all = [0; 3].map(|_| memory.hold(KeyId(0), 4 << 20, later));
             let [a, b, c] = all;

@@ -34,16 +34,17 @@ use std::time::Duration;
 /// Schemas of the bodies of all routes that take one, by path.
 pub(crate) type Bodies = HashMap<&'static str, Value>;
 
-/// Descriptions of all endpoints. The table of endpoints is above this module, so it hands them in.
+/// Descriptions of all endpoints. The table of endpoints is in a higher layer than this module, which therefore gets
+/// them passed in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptions {
-    /// Makes the OpenAPI document.
+    /// Function that makes the OpenAPI document.
     pub(crate) document: fn(&App) -> Value,
-    /// Makes the schemas of bodies.
+    /// Function that makes the schemas of bodies.
     pub(crate) bodies: fn(&App) -> Bodies,
 }
 
-/// The state that all requests share.
+/// State that all requests share.
 pub(crate) struct App {
     pub(crate) models: Arc<Models>,
     pub(crate) pull: Option<Puller>,
@@ -52,21 +53,21 @@ pub(crate) struct App {
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
-    /// Turns at compiling grammars.
+    /// Queue for compiling grammars.
     pub(crate) turns: Turns,
-    /// Turns at preparing requests, of usual lengths and long ones.
+    /// Queues for preparing requests: those of usual length, and long ones.
     pub(crate) short: Turns,
     pub(crate) long: Turns,
     pub(crate) request_time: Duration,
-    /// The server's start, in seconds since 1970.
+    /// Start of the server, in seconds since 1970.
     pub(crate) started: u64,
     /// True if unknown fields are refused.
     pub(crate) strict: bool,
-    /// Objects of schemas are open in the dialects that close them by default.
+    /// True if schemas allow properties that they do not name, in the dialects that forbid them by default.
     pub(crate) open_schemas: bool,
-    /// Answers that the next request may name.
+    /// Stored answers that a later request may refer to.
     pub(crate) answers: Memory,
-    /// Memory of answers under way.
+    /// Memory of the answers in progress.
     pub(crate) answer_memory: AnswerMemory,
     descriptions: Descriptions,
     bodies: OnceLock<Bodies>,
@@ -98,7 +99,7 @@ impl App {
     ) -> Result<App, Error> {
         let log = Arc::new(log);
         let on_demand = std::mem::take(&mut options.on_demand);
-        // A server that pulls models can begin without any.
+        // A server that pulls models can start without any.
         if models.is_empty() && on_demand.is_empty() && options.pull.is_none() && options.list.is_none() {
             return Err(ErrorKind::NoModel.into());
         }
@@ -135,8 +136,8 @@ impl App {
         })
     }
 
-    /// The model that a request names; of one model any request without a name means that. It is loaded: whoever comes
-    /// here holds it, or asks for what is there.
+    /// Returns the loaded model that a request names; on a server with one model, a request without a name gets that
+    /// model. The caller holds a lease of the model, or only wants a model that is loaded at present.
     pub(crate) fn model(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
         let slot = self.models.find(name)?;
         slot.served().ok_or_else(|| {
@@ -145,12 +146,13 @@ impl App {
         })
     }
 
-    /// A model's name in the OpenAPI document. An unknown one is no malformed request, but answered with 404.
+    /// Returns the schema of a model's name for the OpenAPI document. It lists no names: an unknown name is answered
+    /// with 404, not as a malformed request.
     pub(crate) fn model_schema(&self) -> Value {
         json!({ "type": "string", "maxLength": self.limits.name_chars, "enum": self.names(), BY_MODEL: true })
     }
 
-    /// Returns the schema that bodies of a route are checked against.
+    /// Returns the schema against which the bodies of a route are checked.
     pub(crate) fn body_schema(&self, path: &str) -> Option<&Value> {
         self.bodies.get_or_init(|| (self.descriptions.bodies)(self)).get(path)
     }
@@ -169,7 +171,7 @@ impl App {
             .collect()
     }
 
-    /// Token ids below this are those of every model that is loaded.
+    /// Returns the size of the smallest vocabulary of the loaded models: token ids below it are valid for all of them.
     pub(crate) fn vocabulary(&self) -> usize {
         let of = |m: &Arc<Served>| m.vocabulary.min(m.tokenizer.vocab_size());
         self.models.served().iter().map(of).min().unwrap_or(i32::MAX as usize)
@@ -185,7 +187,7 @@ impl App {
         self.retiring.load(Ordering::SeqCst)
     }
 
-    /// From now on the server says that it is not ready.
+    /// Makes the server report that it is not ready, from now on.
     pub(crate) fn retire(&self) {
         self.retiring.store(true, Ordering::SeqCst);
     }
@@ -195,19 +197,19 @@ impl App {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// From now on requests are refused.
+    /// Makes the server refuse requests, from now on.
     pub(crate) fn close(&self) {
         self.retire();
         self.closing.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true if no model has anything to do.
+    /// Returns true if no model has a request.
     pub(crate) fn is_idle(&self) -> bool {
         let idle = |m: &Arc<Served>| m.replicas.metrics().all(|m| m.running.get() + m.waiting.get() == 0);
         self.models.served().iter().all(idle)
     }
 
-    /// Ends the requests that run.
+    /// Ends the requests in progress.
     pub(crate) fn end_requests(&self) {
         self.models.served().iter().for_each(|m| m.replicas.close());
     }

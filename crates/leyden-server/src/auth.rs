@@ -1,7 +1,7 @@
-//! API keys: who may ask what, and how much.
+//! API keys: the scopes and the rate limits of callers.
 //!
-//! A file has the keys' digests, never the keys. A key that is shown is hashed and its digest compared with all of them
-//! in a time that does not depend on how alike they are.
+//! A file has the digests of the keys, never the keys. A key in a request is hashed and its digest compared with all
+//! known digests in constant time.
 
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
@@ -18,41 +18,41 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a key may be used for.
+/// Scope of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Generating, embedding, tokenizing, and the list of models.
     Inference,
     /// Reading the counters.
     Metrics,
-    /// Changing the answers to other keys and the models of the server, and seeing its paths.
+    /// Changing the answers to other keys and the models of the server, and reading the server's file paths.
     Admin,
 }
 
-/// The scopes by their names in the file of keys.
+/// Scopes by their names in the file of keys.
 const SCOPES: &[(&str, Scope)] =
     &[("inference", Scope::Inference), ("metrics", Scope::Metrics), ("admin", Scope::Admin)];
 
 impl Scope {
-    /// The name.
+    /// Returns the name of the scope.
     fn name(self) -> &'static str {
         SCOPES.iter().find(|(_, scope)| *scope == self).map_or("", |(name, _)| name)
     }
 }
 
-/// What it takes to use an endpoint.
+/// Authorization that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nothing.
+    /// No key.
     Open,
     /// Any key.
     AnyKey,
-    /// A key with this scope.
+    /// Key with this scope.
     Needs(Scope),
 }
 
 impl Access {
-    /// The name in documents.
+    /// Returns its name in documents.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Access::Open => "open",
@@ -62,7 +62,7 @@ impl Access {
     }
 }
 
-/// How much of something is left: it fills evenly and holds a minute's worth.
+/// Token bucket of a rate limit: it refills evenly, up to one minute's amount.
 #[derive(Debug)]
 struct Bucket {
     per_minute: f64,
@@ -81,25 +81,25 @@ impl Bucket {
         self.at = now;
     }
 
-    /// Until `wanted` are there.
+    /// Returns the time until `wanted` units are left.
     fn wait(&self, wanted: f64) -> Duration {
         Duration::from_secs_f64(((wanted - self.left).max(0.0) / self.per_minute * 60.0).min(3600.0))
     }
 
     fn left(&self) -> u64 {
-        // Floored; negative becomes 0.
+        // The conversion rounds down and turns negative numbers into 0.
         self.left as u64
     }
 }
 
-/// Requests and tokens of a key.
+/// Rate limits of a key: requests and tokens per minute.
 #[derive(Debug)]
 struct Budget {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
 }
 
-/// A key.
+/// API key with its rights and limits.
 #[derive(Debug)]
 struct Key {
     id: String,
@@ -109,26 +109,26 @@ struct Key {
     budget: Mutex<Budget>,
 }
 
-/// The keys of a server.
+/// Keys of a server.
 #[derive(Debug, Default)]
 pub struct ApiKeys {
     keys: Vec<Key>,
 }
 
-/// Most bytes of a key that is shown.
+/// Maximum bytes of a key in a request.
 const MAX_KEY_BYTES: usize = 1024;
-/// Most bytes of a file of keys.
+/// Maximum bytes of a file of keys.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Who asks.
+/// Caller of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// The number of the key; `None` without keys.
+    /// Index of the key; `None` without keys.
     pub(crate) key: Option<usize>,
-    /// The key's name, for logs and as the owner of cached prompts.
+    /// Name of the key, for logs and as the owner of cached prompts.
     pub(crate) id: String,
     pub(crate) priority: i32,
-    /// Whether the key has the scope `admin`.
+    /// True if the key has the scope `admin`.
     pub(crate) admin: bool,
 }
 
@@ -138,7 +138,7 @@ impl Caller {
         Caller { key: None, id: String::new(), priority: 0, admin: true }
     }
 
-    /// Among whom capacity is shared fairly.
+    /// Returns the group for fair scheduling: one per key.
     pub(crate) fn fairness(&self) -> KeyId {
         KeyId(self.key.map_or(0, |k| u32::try_from(k).unwrap_or(u32::MAX)))
     }
@@ -146,8 +146,8 @@ impl Caller {
 
 impl ApiKeys {
     /// Reads a file with a JSON object per line: `id`, `sha256` (the key's digest in hexadecimal), and optionally
-    /// `scopes` (of `inference`, `metrics` and `admin`; the first by default), `requests_per_minute`, `tokens_per_minute` and
-    /// `priority`. Empty lines and lines that begin with `#` are skipped.
+    /// `scopes` (of `inference`, `metrics` and `admin`; the first by default), `requests_per_minute`,
+    /// `tokens_per_minute` and `priority`. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
     /// The file cannot be read, has no key, or a line is wrong.
@@ -161,10 +161,11 @@ impl ApiKeys {
         ApiKeys::parse(&text).map_err(|(line, what)| fail(line, what))
     }
 
-    /// Adds keys in plain text, named `key-1`, `key-2`, and so on, without limits and with the scopes `inference` and `metrics`.
+    /// Adds keys in plain text, named `key-1`, `key-2`, and so on, without limits and with the scopes `inference` and
+    /// `metrics`.
     ///
     /// # Errors
-    /// A key is empty, too long, has other characters than visible ones of ASCII, or is there already.
+    /// A key is empty, too long or already present, or has characters other than visible ASCII.
     pub fn with(mut self, keys: &[String]) -> Result<ApiKeys, String> {
         for (i, key) in keys.iter().enumerate() {
             let name = format!("key-{}", i + 1);
@@ -188,7 +189,10 @@ impl ApiKeys {
         Ok(self)
     }
 
-    /// The keys in a text, or the line that is wrong and why.
+    /// Parses the text of a file of keys.
+    ///
+    /// # Errors
+    /// The number of the first wrong line, 0 if there is no key at all, and the reason.
     pub(crate) fn parse(text: &str) -> Result<ApiKeys, (usize, String)> {
         let now = Instant::now();
         let mut keys: Vec<Key> = Vec::new();
@@ -209,15 +213,15 @@ impl ApiKeys {
         Ok(ApiKeys { keys })
     }
 
-    /// Who shows this key.
+    /// Returns the caller with this key.
     ///
     /// # Errors
-    /// 401 without a valid key, 403 if it may not do this.
+    /// 401 if the key is not valid, 403 if it lacks the scope.
     pub(crate) fn check(&self, key: &[u8], access: Access) -> Result<Caller, ApiError> {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let mut found = None;
         for (i, k) in self.keys.iter().enumerate() {
-            // All bytes of all keys are looked at, whatever they are.
+            // All bytes of all digests are compared, so that the time does not depend on them.
             let differs = k.digest.iter().zip(&digest).fold(0, |d, (a, b)| black_box(d | (a ^ b)));
             found = if differs == 0 { Some(i) } else { found };
         }
@@ -233,7 +237,7 @@ impl ApiKeys {
         Ok(Caller { key: Some(i), id: key.id.clone(), priority: key.priority, admin })
     }
 
-    /// Takes a request from a key's budget.
+    /// Takes a request from the rate limits of the caller's key.
     ///
     /// # Errors
     /// 429: requests or tokens are used up.
@@ -257,11 +261,12 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Sets the tokens aside that a request may take at most, which may be more than are left: then the key waits until
-    /// they have been made up for. So whatever runs at a time takes no more than is left, and one request.
+    /// Reserves the maximum number of tokens of a request. It may exceed the tokens that are left: the bucket then
+    /// becomes negative, and the key has to wait until it is positive again. So the requests in progress exceed the
+    /// limit by at most one of them.
     ///
     /// # Errors
-    /// 429: there are none.
+    /// 429: no tokens are left.
     pub(crate) fn reserve(&self, caller: &Caller, tokens: usize, now: Instant) -> Result<(), ApiError> {
         let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return Ok(()) };
         let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
@@ -274,7 +279,7 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Gives back what was set aside and not taken.
+    /// Returns the tokens that were reserved and not used.
     pub(crate) fn settle(&self, caller: &Caller, reserved: usize, taken: usize) {
         let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return };
         let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
@@ -283,7 +288,7 @@ impl ApiKeys {
         }
     }
 
-    /// `x-ratelimit-…` headers: names and values.
+    /// Returns the names and values of the `x-ratelimit-…` headers.
     pub(crate) fn headers(&self, caller: &Caller, now: Instant) -> Vec<(&'static str, String)> {
         let Some(key) = caller.key.and_then(|i| self.keys.get(i)) else { return Vec::new() };
         let mut budget = key.budget.lock().unwrap_or_else(PoisonError::into_inner);
@@ -309,15 +314,15 @@ impl ApiKeys {
     }
 }
 
-/// No valid key was shown.
+/// Returns the error of a request without a valid key.
 fn unauthorized(what: &str) -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", what)
 }
 
-/// The key of an Authorization header, which is `Bearer KEY`.
+/// Returns the key in an Authorization header of the form `Bearer KEY`.
 ///
 /// # Errors
-/// 401: there is none, or more than one.
+/// 401: there is no such header, or more than one.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<&[u8], ApiError> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = shown.next() else {
@@ -334,7 +339,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<&[u8], ApiError> {
     }
 }
 
-/// The key of an `x-api-key` header, or else of an Authorization header.
+/// Returns the key in an `x-api-key` header, or else in an Authorization header.
 ///
 /// # Errors
 /// As [`bearer`].
@@ -379,7 +384,7 @@ fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
     Ok(Key { id, digest, scopes, priority, budget: Mutex::new(Budget { requests, tokens }) })
 }
 
-/// What a line of the file may have.
+/// Returns the schema of a line in the file of keys.
 fn line_schema() -> Value {
     let rate = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
     let scopes: Vec<&str> = SCOPES.iter().map(|(name, _)| *name).collect();
@@ -452,7 +457,7 @@ mod tests {
         let mut two = headers("Bearer key a");
         two.append(AUTHORIZATION, "Bearer key b".parse().unwrap());
         assert_eq!(check(&two, inference), Err(401));
-        // Anthropic's header goes before the other.
+        // Anthropic's header has precedence over the other.
         assert_eq!(x_api_key(&headers("Bearer key b")).unwrap(), b"key b");
         let mut both = headers("Bearer key b");
         both.append("x-api-key", "key a".parse().unwrap());
@@ -487,7 +492,7 @@ mod tests {
         ] {
             assert!(given(keys).unwrap_err().starts_with(wanted), "{keys:?}");
         }
-        // Beside those of a file, which may have one of them.
+        // Such keys are added to those of a file, which may already have one of them.
         let file = || ApiKeys::parse(&format!("{{\"id\":\"a\",\"sha256\":\"{}\"}}", hex("one"))).unwrap();
         assert_eq!(file().with(&["two".to_owned()]).unwrap().check(b"one", Access::AnyKey).unwrap().id, "a");
         assert!(file().with(&["one".to_owned()]).is_err());
@@ -517,7 +522,7 @@ mod tests {
         let left = || keys.headers(&a, now)[4].1.clone();
         keys.reserve(&a, 60, now).unwrap();
         keys.reserve(&a, 60, now).unwrap();
-        // However many come at a time, they overdraw by one of them.
+        // Concurrent requests exceed the limit by at most one request.
         assert_eq!(keys.reserve(&a, 1, now).unwrap_err().retry_seconds(), Some(13));
         keys.settle(&a, 60, 10);
         assert_eq!(left(), "30");

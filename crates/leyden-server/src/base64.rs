@@ -1,4 +1,4 @@
-//! Numbers and bytes in base64 (RFC 4648).
+//! Base64 encoding of vectors and bytes (RFC 4648).
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -22,7 +22,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes that [`encode`] wrote; `None` for any other text.
+/// Returns the bytes that [`encode`] encoded; `None` for a text that it does not produce.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
@@ -54,7 +54,7 @@ mod tests {
         for bytes in [&b""[..], b"a", b"ab", b"abc", &[0, 255, 7, 9, 200]] {
             assert_eq!(decode(&encode(bytes)).as_deref(), Some(bytes));
         }
-        // Half a digit, a digit of no alphabet, bits that no byte has.
+        // Half a digit, a digit outside the alphabet, bits that belong to no byte.
         for wrong in ["TWFueQ=", "TWF*eQ==", "TWFueR==", "====", "A==="] {
             assert_eq!(decode(wrong), None, "{wrong}");
         }

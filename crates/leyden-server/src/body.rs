@@ -1,4 +1,4 @@
-//! Bodies, in and out.
+//! Bodies of requests and responses.
 
 use crate::error::ApiError;
 use crate::limits::Limits;
@@ -16,13 +16,13 @@ use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, timeout_at};
 
-/// The body of a response.
+/// Body of a response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     content: Content,
-    /// The request's line in the log is written when this goes.
+    /// Log entry of the request, which writes its line when it is dropped.
     pub(crate) entry: Option<Arc<Entry>>,
-    /// The connection is not idle until this goes.
+    /// Guard that marks the connection as busy until it is dropped.
     pub(crate) busy: Option<Busy>,
 }
 
@@ -33,12 +33,12 @@ enum Content {
 }
 
 impl Reply {
-    /// All of it.
+    /// Returns the body with these bytes.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Reply {
         Reply { content: Content::Whole(bytes.into()), entry: None, busy: None }
     }
 
-    /// Pieces as they come.
+    /// Returns a streamed body of pieces.
     pub(crate) fn stream(pieces: Receiver<Bytes>) -> Reply {
         Reply { content: Content::Stream(pieces), entry: None, busy: None }
     }
@@ -71,12 +71,12 @@ impl Body for Reply {
     }
 }
 
-/// How long a body may take before its pace is looked at while others wait.
+/// Time after which a body must have a minimum rate if other connections wait.
 const HURRY_AFTER: Duration = Duration::from_secs(1);
-/// Bytes per second that a body must have then.
+/// Minimum rate of such a body, in bytes per second.
 const HURRY_RATE: usize = 16 << 10;
 
-/// Reads a whole body. `hurry` is told when others wait for this connection's place.
+/// Reads a whole body. `hurry` reports when other connections wait for this connection's seat.
 ///
 /// # Errors
 /// 413 beyond the limit, 408 if it stalls or is too slow, 400 if it breaks off.
@@ -89,7 +89,7 @@ where
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     };
     let late = |message: String| ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
-    // What is announced is refused before a byte of it is read.
+    // A body whose announced length is too large is refused before any of it is read.
     if body.size_hint().lower() > limits.body_bytes as u64 {
         return Err(too_large());
     }
@@ -97,7 +97,7 @@ where
     let mut bytes = Vec::new();
     let started = Instant::now();
     loop {
-        // What has come buys time for the rest, up to a point.
+        // Bytes that have arrived extend the deadline, up to `body_time`.
         let bought = Duration::from_secs((bytes.len() / limits.body_rate) as u64);
         let due = started + (limits.body_stall + bought).min(limits.body_time);
         let stalls = Instant::now() + limits.body_stall;
@@ -139,7 +139,7 @@ where
     }
 }
 
-/// A request's body that says when it is left before its end.
+/// Body of a request that records if it is dropped before its end.
 #[derive(Debug)]
 pub(crate) struct Watched<B: Body> {
     body: B,
@@ -163,7 +163,7 @@ impl<B: Body + Unpin> Body for Watched<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        // An error is an end, too.
+        // An error ends the body, too.
         self.ended = matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream();
         frame
     }

@@ -1,4 +1,4 @@
-//! [`Call`]: a request on its way to an endpoint.
+//! [`Call`]: request on its way to an endpoint.
 
 use crate::abilities::Wish;
 use crate::adapters;
@@ -19,28 +19,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A request on its way to an endpoint.
+/// Request on its way to an endpoint.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) caller: Caller,
     pub(crate) entry: Arc<Entry>,
-    /// The value of the variable in the path.
+    /// Value of the variable in the path.
     pub(crate) variable: String,
-    /// The part of its address behind `?`.
+    /// Query string: the part of the address after `?`.
     pub(crate) query: String,
-    /// The path of its route.
+    /// Path of its route.
     route: &'static str,
     body: Vec<u8>,
-    /// True if it asks for nothing but that its model leaves the memory.
+    /// True if the request only asks to unload its model.
     only_unloads: bool,
     given_up: Arc<AtomicBool>,
-    /// The use of the model, until the answer has ended.
+    /// Lease of the model, until the answer has ended.
     lease: Option<Arc<Lease>>,
-    /// The adapters that it asks for, once its fields are known.
+    /// LoRA adapters of the request, once its fields are known.
     adapters: OnceLock<AdapterSet>,
-    /// The name by which it asks for its model.
+    /// Model name in the request.
     asked: OnceLock<String>,
-    /// Bytes of memory that its answer takes beside the values that are computed.
+    /// Bytes of memory of the answer beyond those of the computed values.
     shown_bytes: OnceLock<usize>,
 }
 
@@ -69,34 +69,34 @@ impl Call {
         }
     }
 
-    /// Adds the body; `only_unloads` tells that it asks for nothing but that its model leaves the memory.
+    /// Adds the body; `only_unloads` is true if the request only asks to unload its model.
     pub(crate) fn with_body(self, body: Vec<u8>, only_unloads: bool) -> Call {
         Call { body, only_unloads, ..self }
     }
 
-    /// Adds the use of the model.
+    /// Adds the lease of the model.
     pub(crate) fn with_lease(self, lease: Option<Lease>) -> Call {
         Call { lease: lease.map(Arc::new), ..self }
     }
 
-    /// Changes how long the model stays in memory after its last request, if it is one that goes.
+    /// Sets how long the model stays in memory after its last request, if it is loaded on demand.
     pub(crate) fn keep_model(&self, idle: Option<Duration>) {
         if let Some(lease) = &self.lease {
             lease.keep(idle);
         }
     }
 
-    /// The use of the model, for what goes on behind the answer of its engine.
+    /// Returns the lease of the model, for work that goes on after the engine's answer.
     pub(crate) fn lease(&self) -> Option<Arc<Lease>> {
         self.lease.clone()
     }
 
-    /// Returns the moment when its time is over.
+    /// Returns the request's deadline.
     pub(crate) fn deadline(&self, app: &App) -> Instant {
         self.entry.started() + app.request_time
     }
 
-    /// Returns true if it asks for nothing but that its model leaves the memory.
+    /// Returns true if the request only asks to unload its model.
     pub(crate) fn only_unloads(&self) -> bool {
         self.only_unloads
     }
@@ -106,7 +106,7 @@ impl Call {
         self.body.len()
     }
 
-    /// Returns true if the client went while the request is prepared; after that it has no meaning.
+    /// Returns true if the client disconnected while the request is prepared. Without meaning after that.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -116,17 +116,17 @@ impl Call {
         Arc::clone(&self.given_up)
     }
 
-    /// Says how many bytes of memory the answer takes beside the values that are computed.
+    /// Sets the bytes of memory of the answer beyond those of the computed values.
     pub(crate) fn shows(&self, bytes: usize) {
         let _ = self.shown_bytes.set(bytes);
     }
 
-    /// Bytes of memory that the answer takes beside the values that are computed.
+    /// Returns the bytes of memory of the answer beyond those of the computed values.
     pub(crate) fn shown_bytes(&self) -> usize {
         self.shown_bytes.get().copied().unwrap_or_default()
     }
 
-    /// The fields of the body, checked, under the names that this server has for them.
+    /// Returns the checked fields of the body, renamed to this server's names.
     pub(crate) fn fields(&self, app: &App) -> Result<Fields, ApiError> {
         let limits = &app.limits;
         let mut body = json::parse(&self.body, limits.json_depth, limits.json_values)?;
@@ -145,7 +145,7 @@ impl Call {
         if let Some(name) = asked {
             let _ = self.asked.set(name.to_owned());
         }
-        // Whoever reads the name says what is wrong with it.
+        // The code that reads the name reports what is wrong with it.
         if let Some(model) = app.models.find(asked).ok().and_then(|slot| slot.served()) {
             let name = asked.map(|name| without_tag(name).unwrap_or(name));
             let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
@@ -153,7 +153,7 @@ impl Call {
         Ok(fields)
     }
 
-    /// The items of a body that is a list, checked; errors call it `name`.
+    /// Returns the checked items of a body that is a list; error messages call the list `name`.
     pub(crate) fn items(&self, app: &App, name: &str) -> Result<Vec<Value>, ApiError> {
         let items = json::parse(&self.body, app.limits.json_depth, app.limits.json_values)?;
         if !items.is_array() {
@@ -166,7 +166,8 @@ impl Call {
         Ok(Fields::from(body).list(name).unwrap_or_default())
     }
 
-    /// Notes parts of the body that are left out, each as its place and its kind, for the response's header and the log.
+    /// Records parts of the body that are ignored, each as its path and its kind, for the response's header and the
+    /// log.
     ///
     /// # Errors
     /// 400 where the server is strict.
@@ -183,18 +184,18 @@ impl Call {
         Ok(())
     }
 
-    /// Returns the model's name in the answer: the one in the request, or its own where the request names none.
+    /// Returns the model name for the answer: the one in the request, or the model's own if the request names none.
     pub(crate) fn name_of(&self, model: &Served) -> String {
         self.asked.get().unwrap_or(&model.name).clone()
     }
 
-    /// The adapters that the request is computed with on its model.
+    /// Returns the LoRA adapters of the request on its model.
     pub(crate) fn adapters(&self, model: &Served) -> Result<AdapterSet, ApiError> {
         self.adapters.get().map_or_else(|| model.adapters.choose(None, None), |set| Ok(set.clone()))
     }
 }
 
-/// Names of fields for a header and a log, which may have anything in them.
+/// Escapes names of fields, which may contain any characters, for a header and a log.
 fn names(unknown: &[String]) -> Option<String> {
     let known = |c: char| if c.is_ascii_alphanumeric() || "_-.[]:".contains(c) { c } else { '?' };
     let shown = |name: &String| name.chars().take(NAME_CHARS).map(known).collect::<String>();
@@ -202,7 +203,7 @@ fn names(unknown: &[String]) -> Option<String> {
     Some(names.join(", ")).filter(|names| !names.is_empty())
 }
 
-/// Characters of a field's name that are shown.
+/// Maximum number of characters shown of a field's name.
 const NAME_CHARS: usize = 64;
-/// Parts of a body that are named where they are left out.
+/// Maximum number of ignored parts of a body that are named.
 const MAX_LEFT_OUT: usize = 16;

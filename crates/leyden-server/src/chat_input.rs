@@ -1,5 +1,5 @@
-//! The texts of a request for vectors, labels or states: `input`, or vLLM's `messages`, one conversation or a list of them, each
-//! of which is a text.
+//! Texts of a request for embeddings, labels or states: `input`, or vLLM's `messages`. The latter are one conversation
+//! or a list of conversations, each of which becomes one text.
 
 use crate::app::App;
 use crate::call::Call;
@@ -13,16 +13,16 @@ use crate::rendering;
 use crate::served::Served;
 use serde_json::{Value, json};
 
-/// The fields about rendering that vLLM has at these endpoints.
+/// Names of the rendering fields that vLLM has at these endpoints.
 const RENDERING: &[&str] = &["chat_template_kwargs", "add_generation_prompt", "continue_final_message"];
 
-/// Takes `input`, or `messages` and the fields about their rendering.
+/// Takes `input`, or `messages` with the fields for their rendering.
 ///
-/// A conversation becomes the text that the model's chat template makes of it; without a template the contents of the
-/// messages stand on lines of their own.
+/// A conversation is rendered with the model's chat template; without a template its text is the contents of the
+/// messages, one per line.
 ///
 /// # Errors
-/// 400: neither or both are there, or the template cannot write the messages.
+/// 400: neither or both are present, or the template fails to render the messages.
 pub(crate) fn read(
     app: &App,
     call: &Call,
@@ -74,7 +74,7 @@ fn listed(value: Value) -> Vec<Value> {
     }
 }
 
-/// An error about one of several conversations, with its place.
+/// Adds the index of a conversation in a list to an error about it.
 fn placed(mut error: ApiError, path: &str) -> ApiError {
     let rename = |text: &str| text.replacen("messages", path, 1);
     error.param = error.param.as_deref().map(rename);
@@ -82,7 +82,7 @@ fn placed(mut error: ApiError, path: &str) -> ApiError {
     error
 }
 
-/// Adds the fields to those of a body, of which one is needed.
+/// Adds the schemas of these fields to those of a body, and requires one of `input` and `messages`.
 pub(crate) fn schema(app: &App, mut body: Value) -> Value {
     let mut fields = rendering::schema(&app.limits);
     if let Value::Object(fields) = &mut fields {

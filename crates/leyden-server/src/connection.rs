@@ -1,4 +1,4 @@
-//! A socket with deadlines: on the head of a request, between requests, and on a client that does not read.
+//! Socket with deadlines: for the head of a request, between requests, and for a client that does not read.
 
 use crate::traffic::Traffic;
 use crate::wire::Framing;
@@ -10,13 +10,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const READ_BYTES: usize = 8 << 10;
-/// How long a client that was answered early may go on sending. Closing at once would reset the connection, and the
-/// answer could be lost.
+/// Time for which a client that was answered early may go on sending. Closing at once would reset the connection, and
+/// the answer could be lost.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The deadlines.
+/// Deadlines of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadlines {
     pub(crate) head: Duration,
@@ -24,18 +24,18 @@ pub(crate) struct Deadlines {
     pub(crate) write: Duration,
 }
 
-/// What is waited for.
+/// Phase of a connection: the input for which it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The rest of a head.
+    /// Rest of a head.
     Head,
-    /// The next request.
+    /// Next request.
     Idle,
-    /// An answer, or the rest of a body, which has a deadline of its own.
+    /// Answer, or the rest of a body, which has a deadline of its own.
     Answer,
 }
 
-/// A socket.
+/// Socket of a connection, with its deadlines.
 #[derive(Debug)]
 pub(crate) struct Socket<S> {
     inner: S,
@@ -43,16 +43,16 @@ pub(crate) struct Socket<S> {
     traffic: Arc<Traffic>,
     framing: Framing,
     phase: Phase,
-    /// When the phase is over.
+    /// Deadline of the phase.
     reading: Pin<Box<Sleep>>,
-    /// When the client must have taken something, while it does not.
+    /// Deadline by which the client must have read something, while a write is blocked.
     writing: Option<Pin<Box<Sleep>>>,
-    /// Until when what still comes is thrown away; set when everything has been written.
+    /// Deadline until which further input is discarded; set when everything has been written.
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Socket<S> {
-    /// Whoever answers holds a [`Busy`] of the traffic.
+    /// Wraps a socket. The request that is being answered holds a [`Busy`] of `traffic`.
     pub(crate) fn new(inner: S, deadlines: Deadlines, traffic: Arc<Traffic>) -> Socket<S> {
         let reading = Box::pin(tokio::time::sleep(deadlines.head));
         Socket {
@@ -72,7 +72,7 @@ impl<S> Socket<S> {
         self.reading.as_mut().reset(Instant::now() + time);
     }
 
-    /// Keeps the phase up to date before a read; fails when its time is over.
+    /// Updates the phase before a read; fails if its deadline has passed.
     fn before_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         match (self.traffic.is_answering(), self.phase) {
             (true, _) => {
@@ -88,7 +88,7 @@ impl<S> Socket<S> {
         }
     }
 
-    /// After bytes came.
+    /// Updates the phase after bytes have arrived.
     fn after_read(&mut self) {
         if self.phase == Phase::Idle {
             self.enter(Phase::Head, self.deadlines.head);
@@ -110,14 +110,14 @@ impl<S> Socket<S> {
 }
 
 impl<S: Read + Unpin> Socket<S> {
-    /// Throws away what comes, until the client has read the answer and closes, or its time is over.
+    /// Discards input until the client has read the answer and closes the connection, or its time is over.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.lingering.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
         if timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
         let mut bytes = [0; READ_BYTES];
-        // A turn has an end; what is left comes in the next one.
+        // A single poll reads a bounded number of times, and is then scheduled again.
         for _ in 0..64 {
             let mut read = ReadBuf::new(&mut bytes);
             if ready!(Pin::new(&mut self.inner).poll_read(cx, read.unfilled())).is_err()

@@ -1,7 +1,8 @@
-//! Pages of other origins (CORS, as the Fetch standard has it): which of them may read answers in a browser.
+//! Pages of other origins (CORS, as in the Fetch standard): which of them may read answers in a browser.
 //!
-//! By default those of this machine: what a developer tries out, and programs that are pages, such as those made with Tauri
-//! and the views of VS Code. Pages of the web are named one by one. A browser asks first (preflight), without a key, and that question has to be answered to anybody.
+//! By default pages of this machine may: those of a development server, and programs that consist of pages, such as
+//! those made with Tauri and the views of VS Code. Origins on the web are allowed one by one. A browser sends a
+//! preflight request first, without a key, so it is answered without one.
 
 use hyper::Method;
 use hyper::header::{
@@ -10,18 +11,18 @@ use hyper::header::{
     ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
 
-/// How many seconds a browser need not ask again.
+/// Seconds for which a browser may cache the answer to a preflight request.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// What scripts may read beside what they always may.
+/// Response headers that scripts may read in addition to those that are always readable.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, x-leyden-ignored, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
      x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens",
 );
 
-/// Beginnings of origins that are programs on this machine.
+/// Prefixes of origins that are programs on this machine.
 const PROGRAMS: [&str; 2] = ["tauri://", "vscode-webview://"];
 
-/// Whether an origin is of this machine, in lower case.
+/// Returns true if an origin, in lower case, is on this machine.
 fn is_local(origin: &str) -> bool {
     let host = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
     let name = |host: &str| match host.rsplit_once(':') {
@@ -32,7 +33,7 @@ fn is_local(origin: &str) -> bool {
     PROGRAMS.iter().any(|scheme| origin.starts_with(scheme)) || host.is_some_and(local)
 }
 
-/// The origins whose pages may ask.
+/// Origins whose pages may read answers.
 #[derive(Debug)]
 pub(crate) struct Origins(Vec<String>);
 
@@ -41,7 +42,8 @@ impl Origins {
         Origins(allowed.iter().map(|o| o.trim_end_matches('/').to_ascii_lowercase()).collect())
     }
 
-    /// What is said of the origin of a request: that it may read the answer. Nothing where it may not.
+    /// Returns the header value that allows the origin of a request to read the answer; `None` if the origin is not
+    /// allowed.
     pub(crate) fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         if self.0.iter().any(|o| o == "*") {
@@ -52,24 +54,24 @@ impl Origins {
     }
 }
 
-/// Whether a request is a browser's question.
+/// Returns true if a request is a browser's preflight request.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What a browser is told when it asks.
+/// Adds the headers of the answer to a preflight request.
 pub(crate) fn answer_preflight(asked: &HeaderMap, methods: &str, answer: &mut HeaderMap) {
     if let Ok(methods) = HeaderValue::from_str(methods) {
         answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     }
-    // No header of a request does anything that a page could not do with the others.
+    // All request headers are allowed: none of them gives a page more than the others.
     if let Some(headers) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, headers.clone());
     }
     answer.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
 }
 
-/// Lets a page read an answer.
+/// Adds the headers that let a page read an answer.
 pub(crate) fn open(answer: &mut HeaderMap, origin: HeaderValue) {
     answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);

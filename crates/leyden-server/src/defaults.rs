@@ -1,7 +1,7 @@
-//! [`Defaults`]: values that requests of a model get where they name none, as a Modelfile of Ollama sets them.
+//! [`Defaults`]: default values for a model's requests, as a Modelfile of Ollama sets them.
 //!
-//! Each parameter is checked against the schema that a request's field of this name has, so that a default is nothing that a
-//! request could not say.
+//! Each parameter is checked against the schema of the request field with the same name, so a default can only be a
+//! value that a request could contain.
 
 use crate::fields::Fields;
 use crate::limits::Limits;
@@ -12,7 +12,7 @@ use leyden_text::Message;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// Parameters that a model may have, under Ollama's names: those about the choice of tokens and the end.
+/// Parameters that a model may have, under Ollama's names: sampling, and the end of an answer.
 const PARAMETERS: &[&str] = &[
     "temperature",
     "top_k",
@@ -28,7 +28,7 @@ const PARAMETERS: &[&str] = &[
     "stop",
 ];
 
-/// Options of Ollama about the machine or the cache, which change nothing here.
+/// Options of Ollama for the machine or the cache, which are ignored here.
 pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "num_ctx",
     "num_keep",
@@ -46,7 +46,7 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "embedding_only",
 ];
 
-/// Values that requests of a model get where they name none.
+/// Default values for a model's requests.
 ///
 /// ```
 /// use leyden_server::Defaults;
@@ -62,19 +62,19 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
 pub struct Defaults {
     system: Option<String>,
     messages: Vec<Value>,
-    /// Under Ollama's names.
+    /// Parameters under Ollama's names.
     parameters: Map<String, Value>,
-    /// The parameters under the names of a chat's fields.
+    /// Parameters under the names of a chat's fields.
     fields: Map<String, Value>,
 }
 
 impl Defaults {
-    /// Reads defaults: the system message of conversations that have none, messages that stand before those of each
-    /// conversation (objects with `role` and `content`), and an object of parameters under Ollama's names. The second value
-    /// has the names of parameters that change nothing here.
+    /// Reads defaults: the system message of conversations that have none, messages that precede those of each
+    /// conversation (objects with `role` and `content`), and an object of parameters under Ollama's names. The second
+    /// value has the names of parameters that are ignored here.
     ///
     /// # Errors
-    /// A message or parameter is not what its schema says, or its name is unknown; the text names it.
+    /// A message or parameter does not match its schema, or its name is unknown; the text names it.
     pub fn read(
         system: Option<String>,
         messages: &[Value],
@@ -101,19 +101,19 @@ impl Defaults {
         Ok((Defaults { system, messages, parameters, fields: fields.rest() }, ignored))
     }
 
-    /// The system message of conversations that have none.
+    /// Returns the system message of conversations that have none.
     #[must_use]
     pub fn system(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// Messages before those of each conversation.
+    /// Returns the messages that precede those of each conversation.
     #[must_use]
     pub fn messages(&self) -> &[Value] {
         &self.messages
     }
 
-    /// Parameters under Ollama's names.
+    /// Returns the parameters under Ollama's names.
     #[must_use]
     pub fn parameters(&self) -> &Map<String, Value> {
         &self.parameters
@@ -129,8 +129,8 @@ impl Defaults {
         }
     }
 
-    /// Puts the system message, unless the conversation begins with one, and then the other messages before a
-    /// conversation's own.
+    /// Inserts the system message, unless the conversation begins with one, and then the other default messages before
+    /// a conversation's own.
     pub(crate) fn precede(&self, messages: &mut Vec<Message>) {
         let begins = messages.first().is_some_and(|first| first.role == "system");
         let system = match (begins, &self.system) {
@@ -143,7 +143,7 @@ impl Defaults {
         messages.splice(0..0, system.into_iter().chain(others));
     }
 
-    /// The parameters as lines of a Modelfile without `PARAMETER`, as `/api/show` has them.
+    /// Returns the parameters as lines of a Modelfile without `PARAMETER`, as in the answer of `/api/show`.
     pub(crate) fn lines(&self) -> String {
         let mut lines = Vec::new();
         for (name, value) in &self.parameters {
@@ -155,10 +155,10 @@ impl Defaults {
         lines.join("\n")
     }
 
-    /// A Modelfile that makes this model from `from`.
+    /// Returns a Modelfile that makes this model from `from`.
     pub(crate) fn modelfile(&self, from: &str) -> String {
         let mut text = format!("FROM {from}");
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         if let Some(system) = &self.system {
             let _ = write!(text, "\nSYSTEM \"\"\"{system}\"\"\"");
         }
@@ -174,7 +174,7 @@ impl Defaults {
     }
 }
 
-/// The schema of an object of parameters.
+/// Returns the schema of an object of parameters.
 pub(crate) fn parameters_schema() -> Value {
     let limits = Limits::default();
     let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_chars });
@@ -185,7 +185,7 @@ pub(crate) fn parameters_schema() -> Value {
                 json!({ "anyOf": [stop, { "type": "array", "maxItems": limits.stops, "items": stop }] })
             }
             "seed" => json!({ "type": "integer", "minimum": i64::MIN, "maximum": i64::MAX }),
-            // -2 fills the context.
+            // -2 generates until the context is full.
             "num_predict" => json!({ "type": "integer", "minimum": -2, "maximum": i32::MAX }),
             name => field_schema(name),
         };
@@ -195,7 +195,7 @@ pub(crate) fn parameters_schema() -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }
 
-/// The schema of messages before those of each conversation.
+/// Returns the schema of the messages that precede those of each conversation.
 pub(crate) fn messages_schema() -> Value {
     let message = json!({
         "type": "object", "additionalProperties": false, "required": ["role", "content"],

@@ -1,8 +1,8 @@
-//! What a dialect is: the parts of an interface that are the same at all its endpoints.
+//! Dialect: the parts of an API that are the same at all its endpoints.
 //!
-//! An endpoint of a dialect reads its own fields and makes those of a chat or of a completion of them
-//! ([`inference`](crate::inference)), whose answer comes back as one stream of [`OutputEvent`](leyden_text::output)s,
-//! whole or as it grows ([`Format`](crate::generate::Format)); what it writes of these is its own matter.
+//! An endpoint of a dialect converts its own fields into those of a chat or of a completion
+//! ([`inference`](crate::inference)). The answer is a stream of [`OutputEvent`](leyden_text::output)s, which the
+//! endpoint gets as a whole or in pieces ([`Format`](crate::generate::Format)) and writes in the dialect's form.
 
 use crate::error::ApiError;
 use crate::pieces::Pieces;
@@ -10,23 +10,23 @@ use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// An interface that clients know.
+/// API of a known service that the server implements.
 pub(crate) struct Dialect {
-    /// What the schema of its errors is called in the OpenAPI document.
+    /// Name of its error schema in the OpenAPI document.
     pub(crate) name: &'static str,
-    /// The body of a failed request.
+    /// Function that writes the body of a failed request.
     pub(crate) error: fn(&ApiError) -> Value,
-    /// The schema of that.
+    /// Function that returns the schema of that body.
     pub(crate) error_schema: fn() -> Value,
-    /// Whether bodies need not say that they are JSON. Those of other origins' pages have to all the same: a browser asks
-    /// the server before it sends such.
+    /// True if bodies need no JSON content type. Requests from pages of other origins need it all the same: it makes a
+    /// browser send a preflight request.
     pub(crate) any_content: bool,
-    /// The key that a request shows.
+    /// Function that finds the API key in a request.
     pub(crate) key: fn(&HeaderMap) -> Result<&[u8], ApiError>,
 }
 
 impl Dialect {
-    /// Returns a reference to the schema of its errors in the OpenAPI document.
+    /// Returns a reference to its error schema in the OpenAPI document.
     pub(crate) fn error_reference(&self) -> Value {
         json!({ "$ref": format!("#/components/schemas/{}", self.name) })
     }
@@ -43,7 +43,7 @@ pub(crate) fn data(value: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("data: {value}\n\n").as_bytes());
 }
 
-/// Writes a server-sent event without a name, whose large parts are `pieces`.
+/// Writes a server-sent event without a name; its large parts come from `pieces`.
 pub(crate) fn data_of(pieces: Pieces, value: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     pieces.write(value, out);

@@ -1,8 +1,8 @@
-//! Vectors of texts, whatever the dialect.
+//! Embeddings of texts, for all dialects.
 //!
-//! A text's vector is made of the states of the decoder's last layer behind its norm: their mean, that of the first token
-//! or that of the last, as the model says ([`leyden_engine::Pooling`]), divided by its length. The tokens are all that the
-//! tokenizer makes of the text, EOS included: models whose last token makes the vector were trained with it.
+//! A text's vector is made of the hidden states of the decoder's last layer after its norm: their mean, that of the
+//! first token or that of the last, as the model says ([`leyden_engine::Pooling`]), normalized to length 1. The tokens
+//! include EOS if the tokenizer adds it: models that pool the last token were trained with it.
 
 use crate::app::App;
 use crate::call::Call;
@@ -17,15 +17,15 @@ use leyden_models::Similarity;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Vectors that can be made.
+/// Request for embeddings.
 pub(crate) struct Wanted {
     pub(crate) model: Arc<Served>,
     wanted: encoding::Wanted,
-    /// How many numbers of each are wanted.
+    /// Number of values to return of each vector.
     dimensions: usize,
-    /// Whether they get length 1.
+    /// True if vectors are normalized to length 1.
     normalize: bool,
-    /// True if whole vectors get length 1, before numbers are left out.
+    /// True if whole vectors are normalized, before they are truncated to `dimensions`.
     unit: bool,
 }
 
@@ -42,14 +42,14 @@ pub(crate) fn read(
         let message = format!("`dimensions` is {dimensions}, but the vectors have {}", model.vector_width);
         return Err(ApiError::field("dimensions", message));
     }
-    // vLLM calls it an activation.
+    // vLLM's name for `normalize` is an activation.
     let normalize = body.flag("normalize").or_else(|| body.flag("use_activation")).unwrap_or(true);
     let before = encoding::prompt_before(&model, body)?;
     let wanted = encoding::texts(&model, call, inputs, long, &before, &Pool::new(model.pooling))?;
     Ok(Wanted { model, wanted, dimensions, normalize, unit: false })
 }
 
-/// The vectors, and the tokens that they took.
+/// Computes the vectors; returns them with the token usage.
 pub(crate) async fn vectors(
     app: Arc<App>,
     call: Call,
@@ -65,7 +65,7 @@ pub(crate) async fn vectors(
 }
 
 impl Wanted {
-    /// The same as the model's function of similarity wants them.
+    /// Computes the vectors as the model's similarity function expects them.
     pub(crate) fn into_compared(mut self) -> Wanted {
         let vectors = &self.model.network.config().vectors;
         self.normalize = vectors.similarity == Similarity::Cosine;
@@ -74,28 +74,28 @@ impl Wanted {
     }
 }
 
-/// A whole vector as the model's function of similarity wants it.
+/// Converts a whole vector into the form that the model's similarity function expects.
 pub(crate) fn compared(model: &Served, vector: Vec<f32>) -> Vec<f32> {
     let config = model.network.config();
     shortened(vector, config.usual_dimensions(), config.vectors.unit)
 }
 
-/// The first numbers of a vector. With `unit` the whole vector gets length 1 before, as sentence-transformers leaves out numbers
-/// behind the model's modules.
+/// Truncates a vector. With `unit` the whole vector is normalized first, as in sentence-transformers, which truncates
+/// after the model's modules.
 fn shortened(vector: Vec<f32>, dimensions: usize, unit: bool) -> Vec<f32> {
     let mut vector = if unit { normalised(&vector) } else { vector };
     vector.truncate(dimensions);
     vector
 }
 
-/// The vector of length 1 in the same direction; zeros stay zeros.
+/// Normalizes a vector to length 1; zeros stay zeros.
 fn normalised(state: &[f32]) -> Vec<f32> {
     let sum: f64 = state.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
     let length = if sum > 0.0 { sum.sqrt() } else { 1.0 };
     state.iter().map(|x| (f64::from(*x) / length) as f32).collect()
 }
 
-/// The fields that say what vectors are like and what is put before texts, in the OpenAPI document.
+/// Returns the schemas of the fields for the form of vectors and the prompt of texts, for the OpenAPI document.
 pub(crate) fn schema(app: &App) -> Value {
     json!({
         "dimensions": dimensions_schema(app),
@@ -107,9 +107,9 @@ pub(crate) fn schema(app: &App) -> Value {
     })
 }
 
-/// The field `dimensions` in the OpenAPI document.
+/// Returns the schema of the field `dimensions` for the OpenAPI document.
 pub(crate) fn dimensions_schema(app: &App) -> Value {
-    // Each model takes its own width, too; this is what all take.
+    // Each model also accepts its full width; these are the values that all models accept.
     let narrowest = app.models.served().iter().map(|m| m.vector_width).min().unwrap_or(i32::MAX as usize);
     json!({
         "type": "integer", "minimum": 1, "maximum": narrowest, BY_MODEL: true,

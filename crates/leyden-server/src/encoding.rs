@@ -1,4 +1,5 @@
-//! Texts whose states are wanted: their tokens, as many as a model takes, pairs of them, and what heads make of the states.
+//! Texts for endpoints that need hidden states: tokens, truncation to the model's context, pairs of texts, and the
+//! outputs of heads.
 
 use crate::app::App;
 use crate::call::Call;
@@ -15,17 +16,17 @@ use leyden_text::{Bounds, Pairs, RenderOptions, SoleMessage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Treatment of a text with more tokens than the model takes or the request wants.
+/// Treatment of a text with more tokens than the model or the request allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Long {
-    /// It is an error.
+    /// Refuses the text.
     #[default]
     Refuse,
-    /// The end is left out: at most so many tokens stay.
+    /// Truncates the end, so that at most this many tokens stay.
     CutEnd(usize),
-    /// The beginning is left out.
+    /// Truncates the beginning, so that at most this many tokens stay.
     CutBegin(usize),
-    /// The end is left out, or the beginning where the model's tokenizer says so.
+    /// Truncates the end, or the beginning if the model's tokenizer is configured so.
     CutUsual(usize),
 }
 
@@ -45,7 +46,7 @@ impl Long {
         }
     }
 
-    /// The same with the side that is usual for a model.
+    /// Replaces the usual side by that of the model.
     fn of(self, model: &Served) -> Long {
         match self {
             Long::CutUsual(most) if model.tokenizer.drops_beginning() => Long::CutBegin(most),
@@ -54,8 +55,8 @@ impl Long {
         }
     }
 
-    /// Takes vLLM's two fields for a prompt before an answer, of which the beginning is left out by default. -1 leaves room for
-    /// `answer`, the most tokens of the answer.
+    /// Takes vLLM's two fields for a prompt before an answer; by default the beginning is truncated. -1 leaves room for
+    /// `answer` tokens, the maximum length of the answer.
     pub(crate) fn of_prompt(body: &mut Fields, model: &Served, answer: Option<usize>) -> Long {
         let end = body.text("truncation_side").is_some_and(|side| side == "right");
         let room = prompt::longest(model).saturating_sub(answer.unwrap_or(0)).max(1);
@@ -66,7 +67,7 @@ impl Long {
         }
     }
 
-    /// The fields in the OpenAPI document.
+    /// Returns the schemas of the fields for the OpenAPI document.
     pub(crate) fn schema() -> Value {
         let more = json!({
             "truncate": {
@@ -77,7 +78,7 @@ impl Long {
         with(Long::prompt_schema(), more)
     }
 
-    /// The fields of a prompt before an answer, in the OpenAPI document.
+    /// Returns the schemas of the fields for a prompt before an answer, for the OpenAPI document.
     pub(crate) fn prompt_schema() -> Value {
         json!({
             "truncate_prompt_tokens": {
@@ -95,7 +96,7 @@ impl Long {
         }
     }
 
-    /// Cuts a text's tokens; those that the model expects at the beginning and at the end stay, and the last `tail` of them.
+    /// Truncates a text's tokens, but keeps BOS and EOS if the tokenizer adds them, and the last `tail` tokens.
     pub(crate) fn cut(self, model: &Served, tokens: &mut Vec<u32>, tail: usize) {
         let (at_end, most) = match self.of(model) {
             Long::Refuse => return,
@@ -115,24 +116,24 @@ impl Long {
     }
 }
 
-/// Takes `truncate_prompt_tokens`; a negative number stands for as many as the model takes.
+/// Takes `truncate_prompt_tokens`; a negative number means the model's maximum.
 fn most(body: &mut Fields) -> Option<usize> {
     body.integer("truncate_prompt_tokens").map(|n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
-/// Texts, each with its place in the body.
+/// Texts, each with its path in the body.
 pub(crate) type Inputs = Vec<(String, Input)>;
 
-/// A text, or several.
+/// One or several texts.
 pub(crate) enum Input {
-    /// The value of a field: a text, a list of token ids, or a list of either.
+    /// Value of a field: a text, a list of token ids, or a list of either.
     Value(Value),
-    /// The tokens of one text.
+    /// Tokens of one text.
     Tokens(Vec<u32>),
 }
 
 impl Input {
-    /// Tells if there is no text, or one without a character.
+    /// Returns true if there is no text, or only an empty one.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Input::Value(value) => value == "" || value.as_array().is_some_and(Vec::is_empty),
@@ -147,18 +148,18 @@ impl<T: Into<Value>> From<T> for Input {
     }
 }
 
-/// Takes the one field that has the texts.
+/// Takes the field `name`, which has the texts.
 pub(crate) fn input(body: &mut Fields, name: &str) -> Inputs {
     vec![(name.to_owned(), body.take(name).unwrap_or_default().into())]
 }
 
-/// Prompts whose states are wanted.
+/// Prompts whose hidden states are to be computed.
 pub(crate) struct Wanted {
     pub(crate) model: Arc<Served>,
     tasks: Vec<Task>,
 }
 
-/// A pooling for every text of a request.
+/// Makes the task that computes and pools the states of one text.
 fn task(
     model: &Served,
     path: &str,
@@ -172,21 +173,21 @@ fn task(
     Ok(Task { prompt: Arc::new(tokens), max_tokens: 0, work: Work::State(States { pool, whole }) })
 }
 
-/// What goes before texts.
+/// Prompt that precedes the texts of a request.
 pub(crate) enum Before {
-    /// Nothing, or a prompt.
+    /// Words before each text; may be empty.
     Words(String),
-    /// The system's message, or none, before the message that each text becomes.
+    /// System message, which may be empty, before the message that each text becomes.
     Message(String),
 }
 
 impl Before {
-    /// Nothing.
+    /// Returns an empty prompt.
     pub(crate) fn nothing() -> Before {
         Before::Words(String::new())
     }
 
-    /// What goes before texts that become vectors: the prompt of this name, or the model's usual one.
+    /// Returns the model's prompt for embeddings with this name, or its default prompt.
     fn of(model: &Served, name: Option<&str>) -> Option<Before> {
         let prompt = model.prompts.get(name)?.to_owned();
         Some(match model.prompts.message() {
@@ -195,13 +196,14 @@ impl Before {
         })
     }
 
-    /// The usual one.
+    /// Returns the model's default prompt.
     pub(crate) fn usual(model: &Served) -> Before {
         Before::of(model, None).unwrap_or_else(Before::nothing)
     }
 }
 
-/// The texts of fields, each with one or more, in words or tokens, with what goes before words.
+/// Makes tasks of the texts of several fields, each of which has one or more, as text or tokens. `before` precedes
+/// those given as text.
 pub(crate) fn texts(
     model: &Arc<Served>,
     call: &Call,
@@ -236,7 +238,7 @@ pub(crate) fn texts(
     several(model, call, inputs, long, ("", pool), (&encode, tail))
 }
 
-/// The same with what makes tokens of a text, and how many of these stay at its end.
+/// Makes tasks of texts; `encode` makes tokens of a text, and truncation keeps the last `tail` of them.
 fn several(
     model: &Arc<Served>,
     call: &Call,
@@ -277,7 +279,7 @@ fn prefixed(input: Value, before: &str) -> Value {
     }
 }
 
-/// Takes `prompt_name`: what goes before texts.
+/// Takes `prompt_name`, and returns the prompt that precedes texts.
 pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<Before, ApiError> {
     let name = body.text("prompt_name");
     Before::of(model, name.as_deref()).ok_or_else(|| {
@@ -291,24 +293,24 @@ pub(crate) fn prompt_before(model: &Served, body: &mut Fields) -> Result<Before,
 }
 
 impl Wanted {
-    /// Nothing yet.
+    /// Returns an empty list of prompts.
     pub(crate) fn of(model: &Arc<Served>) -> Wanted {
         Wanted { model: Arc::clone(model), tasks: Vec::new() }
     }
 
-    /// One prompt more, from a place of the request.
+    /// Adds a prompt that is at `path` in the request.
     pub(crate) fn add(&mut self, path: &str, tokens: Vec<u32>, pool: Pool) -> Result<(), ApiError> {
         self.tasks.push(task(&self.model, path, tokens, pool, None)?);
         Ok(())
     }
 
-    /// Whether nothing is to be computed.
+    /// Returns true if there is nothing to compute.
     pub(crate) fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// What `head` makes of the states that each text is pooled to. It takes its turn as requests do that are long to prepare,
-    /// and the model stays meanwhile.
+    /// Computes the pooled states of each text, and returns the output of `head` for them. The head runs in the queue
+    /// of requests that take long to prepare, and holds the lease of the model meanwhile.
     pub(crate) async fn headed<T: Send + 'static>(
         self,
         app: Arc<App>,
@@ -326,14 +328,14 @@ impl Wanted {
         Ok((made.await?, usage))
     }
 
-    /// What the states of each text are pooled to.
+    /// Computes the pooled states of each text.
     pub(crate) async fn states(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
         let running = generate::submit(app, call, &self.model, self.tasks, String::new()).await?;
         let (answers, usage) = running.collect().await?;
         Ok((answers.into_iter().map(|answer| answer.state).collect(), usage))
     }
 
-    /// The vectors of texts, before they get length 1.
+    /// Computes the vectors of texts, not normalized.
     pub(crate) async fn vectors(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
         if self.model.network.config().vector_dense.is_empty() {
             return self.states(app, call).await;
@@ -345,7 +347,7 @@ impl Wanted {
         .await
     }
 
-    /// The tokens of the vocabulary that each text has a number for.
+    /// Computes a sparse embedding of each text: token ids of the vocabulary with their weights.
     pub(crate) async fn sparse(self, app: Arc<App>, call: Call) -> Result<Vec<Vec<(u32, f32)>>, ApiError> {
         let texts: Vec<Arc<Vec<u32>>> = self.tasks.iter().map(|task| Arc::clone(&task.prompt)).collect();
         let made = self.headed(app, call, move |model, states| {
@@ -359,7 +361,7 @@ impl Wanted {
         Ok(made.await?.0)
     }
 
-    /// The vectors of all tokens of each text, one after the other.
+    /// Computes the vectors of all tokens of each text, concatenated.
     pub(crate) async fn token_vectors(
         self,
         app: Arc<App>,
@@ -374,7 +376,7 @@ impl Wanted {
         .await
     }
 
-    /// The scores of all labels for each text, or for all of its tokens.
+    /// Computes the scores of all labels for each text, or for each of its tokens.
     pub(crate) async fn scores(
         self,
         app: Arc<App>,
@@ -395,7 +397,7 @@ impl Wanted {
     }
 }
 
-/// The numbers of each text, of those of all of them: a head computes a request's texts in one product.
+/// Splits the output of a head into the parts of the texts: a head computes all texts of a request in one product.
 fn split(mut all: &[f32], lengths: &[usize]) -> Vec<Vec<f32>> {
     let mut next = |n: &usize| {
         let (first, rest) = all.split_at((*n).min(all.len()));
@@ -405,7 +407,7 @@ fn split(mut all: &[f32], lengths: &[usize]) -> Vec<Vec<f32>> {
     lengths.iter().map(&mut next).collect()
 }
 
-/// The head of a model that gives texts labels, and what it labels.
+/// Returns the classifier head of a model that labels texts, and its pooling.
 pub(crate) fn classifier(model: &Served) -> Result<(&ClassifierConfig, Pooling), ApiError> {
     let found = model.network.config().classifier();
     match found.map(|classifier| (classifier, classifier.of)) {
@@ -414,41 +416,41 @@ pub(crate) fn classifier(model: &Served) -> Result<(&ClassifierConfig, Pooling),
     }
 }
 
-/// That a model lacks a head.
+/// Returns the error of a model without the head that a request needs.
 pub(crate) fn lacks(model: &Served, what: &str) -> ApiError {
     let message = format!("the model does not {what} (`{}`)", model.name);
     ApiError { code: "unsupported_model", ..ApiError::field("model", message) }
 }
 
-/// A text behind its place in the body.
+/// Text after its path in the body.
 pub(crate) type Placed = (String, String);
 
-/// A pair of texts.
+/// Pair of texts.
 pub(crate) struct PairOf<'a> {
     pub(crate) query: &'a Placed,
     pub(crate) document: &'a Placed,
 }
 
-/// How documents are read that are too long.
+/// Treatment of documents that are too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LongDocument {
-    /// In parts, of which the best counts.
+    /// Scored in parts, of which the best one counts.
     InParts,
-    /// As any text.
+    /// Treated as any text.
     AsText(Long),
-    /// So many of their tokens at most.
+    /// Truncated to at most this many tokens of the document.
     Begin(usize),
 }
 
-/// Pairs whose scores are wanted.
+/// Pairs whose scores are to be computed.
 pub(crate) struct Ranking {
     wanted: Wanted,
-    /// Which pair each prompt is of.
+    /// Index of the pair of each prompt.
     of: Vec<usize>,
     count: usize,
 }
 
-/// The prompts of pairs.
+/// Makes the prompts of pairs.
 pub(crate) fn pairs(
     model: &Arc<Served>,
     call: &Call,
@@ -476,7 +478,7 @@ pub(crate) fn pairs(
             }
             LongDocument::AsText(Long::Refuse) => {
                 let pair = encode()?;
-                // Of two texts that do not fit, the second is to blame if the first does.
+                // If a pair does not fit, the error names the second text if the first alone fits.
                 let alone = || pairs.encode(query, "", &bounds).is_ok_and(|pair| pair.ids.len() <= most);
                 (pair.ids.len() <= most || alone()).then(|| vec![pair])
             }
@@ -507,7 +509,7 @@ pub(crate) fn pairs(
 }
 
 impl Ranking {
-    /// How well the texts of each pair fit together.
+    /// Computes the relevance score of each pair.
     pub(crate) async fn relevance(
         self,
         app: Arc<App>,
@@ -527,7 +529,7 @@ impl Ranking {
         Ok((best, usage))
     }
 
-    /// The scores of all labels for each pair, of which none was read in parts.
+    /// Computes the scores of all labels for each pair; none of them may be scored in parts.
     pub(crate) async fn labels(
         self,
         app: Arc<App>,
@@ -538,7 +540,7 @@ impl Ranking {
     }
 }
 
-/// Refuses a model that gives pairs no single score.
+/// Refuses a model that does not compute a single score of a pair.
 pub(crate) fn ranks(model: &Served) -> Result<(), ApiError> {
     match classifier(model).is_ok_and(|(classifier, _)| classifier.ranks()) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! The fields that say when an answer ends.
+//! Fields for the end of an answer.
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -8,7 +8,7 @@ use crate::served::Served;
 use crate::worker::Ending;
 use serde_json::{Value, json};
 
-/// The most ids of tokens that end an answer.
+/// Maximum number of stop tokens.
 const STOP_TOKENS: usize = 128;
 
 /// Takes the fields.
@@ -39,7 +39,7 @@ fn stop_tokens(body: &mut Fields, model: &Served) -> Result<Vec<u32>, ApiError> 
     Ok(ids)
 }
 
-/// The fields in the OpenAPI document.
+/// Returns the schemas of the fields for the OpenAPI document.
 pub(crate) fn schema(app: &App) -> Value {
     let limits = &app.limits;
     let stop = json!({ "type": "string", "minLength": 1, "maxLength": limits.stop_chars });

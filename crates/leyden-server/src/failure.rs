@@ -1,83 +1,83 @@
-//! Why a server does not start.
+//! Errors of a server that does not start or does not go on.
 
 use std::path::PathBuf;
 
-/// Why the server could not start or go on.
+/// Error of a server that could not start or go on.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error {
     kind: ErrorKind,
 }
 
-/// The kinds of [`Error`].
+/// Kinds of [`Error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The address cannot be listened on.
+    /// Failure to listen on the address.
     #[error("{address}: cannot listen: {source}")]
     Listen {
-        /// The address.
+        /// Address.
         address: String,
-        /// The system's reason.
+        /// Reason given by the system.
         source: std::io::Error,
     },
-    /// Without keys, an address that others can reach needs the explicit option.
+    /// Address that others can reach, on a server without keys and without the option that allows it.
     #[error("{address}: others can reach this address, and there are no API keys")]
     Unprotected {
-        /// The address.
+        /// Address.
         address: String,
     },
-    /// A file of keys.
+    /// Error in a file of keys.
     #[error("{}: {}{what}", .file.display(), line_of(*.line))]
     Keys {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The line, from 1; 0 for the file as a whole.
+        /// Line, from 1; 0 for the file as a whole.
         line: usize,
-        /// What is wrong.
+        /// Reason of the error.
         what: String,
     },
-    /// Two models have one name.
+    /// Two models with the same name.
     #[error("two models are called `{name}`")]
     DuplicateModel {
-        /// The name.
+        /// Name of both.
         name: String,
     },
-    /// There is no model.
+    /// No model to serve.
     #[error("there is no model to serve")]
     NoModel,
-    /// Memory is short.
+    /// Too little memory.
     #[error("{model}: {what}")]
     Memory {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// What would fit.
+        /// Settings that would fit.
         what: String,
     },
-    /// An option outside its range.
+    /// Option outside its range.
     #[error("{name}: {what}")]
     Option {
-        /// Its name.
+        /// Name of the option.
         name: &'static str,
-        /// What is wrong with it.
+        /// Reason of the error.
         what: String,
     },
-    /// The engine cannot be made.
+    /// Failure to make the engine.
     #[error("{0}")]
     Engine(#[source] leyden_engine::Error),
-    /// Threads or the runtime.
+    /// Failure to start threads or the runtime.
     #[error("{0}")]
     System(#[source] std::io::Error),
 }
 
 impl Error {
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// Whether the command line asks for something that cannot be meant.
+    /// Returns true if the options of the command line are at fault.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(

@@ -1,12 +1,11 @@
-//! The fields of a JSON object, taken one by one, behind [`schema::check`](crate::schema::check): there are none but known
-//! ones, of the types that their schemas have. One that is not there, or that its reader takes for something else, is
-//! `None`.
+//! Fields of a JSON object, taken one by one after [`schema::check`](crate::schema::check): all of them are known, and
+//! have the types of their schemas. A field that is absent, or of another type than its reader takes, is `None`.
 
 use crate::error::ApiError;
 use serde_json::{Map, Number, Value};
 use std::ops::RangeInclusive;
 
-/// The fields of an object that have not been taken yet.
+/// Fields of an object that have not been taken yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields(Map<String, Value>);
 
@@ -20,27 +19,27 @@ impl From<Value> for Fields {
 }
 
 impl Fields {
-    /// Takes a field; `null` is the same as none.
+    /// Takes a field; `null` counts as absent.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
         self.0.shift_remove(name).filter(|v| !v.is_null())
     }
 
-    /// Whether a field is there.
+    /// Returns true if a field is present.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// A text that stays where it is.
+    /// Returns a text without taking it.
     pub(crate) fn peek(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 
-    /// Sets a field for whoever takes it.
+    /// Sets a field.
     pub(crate) fn put(&mut self, name: &str, value: impl Into<Value>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// Moves fields, where they are there, to another object under the same names.
+    /// Moves those of the named fields that are present to another object.
     pub(crate) fn hand(&mut self, other: &mut Fields, names: &[&str]) {
         for name in names {
             if let Some(value) = self.take(name) {
@@ -67,7 +66,7 @@ impl Fields {
         self.take(name)?.as_number().and_then(whole)
     }
 
-    /// The same as a size; a negative number is none.
+    /// Takes a whole number as a size; a negative number counts as absent.
     pub(crate) fn size(&mut self, name: &str) -> Option<usize> {
         self.integer(name).and_then(|n| usize::try_from(n).ok())
     }
@@ -90,13 +89,13 @@ impl Fields {
         self.take(name).filter(Value::is_object).map(Fields::from)
     }
 
-    /// What is left, for whoever takes any name.
+    /// Returns the remaining fields, for a reader that accepts any name.
     pub(crate) fn rest(self) -> Map<String, Value> {
         self.0
     }
 }
 
-/// A whole number in a range.
+/// Converts a whole number, and checks its range.
 pub(crate) fn integer(path: &str, value: &Value, range: RangeInclusive<i64>) -> Result<i64, ApiError> {
     let outside = || {
         let (low, high) = (*range.start(), *range.end());
@@ -108,7 +107,7 @@ pub(crate) fn integer(path: &str, value: &Value, range: RangeInclusive<i64>) -> 
         ApiError::field(path, message)
     };
     match value {
-        // A number beyond 64 bits is read as a float.
+        // A number beyond 64 bits is parsed as a float.
         Value::Number(n) if n.as_f64().is_some_and(|f| f.fract() != 0.0) => {
             Err(wrong(path, "a whole number", value))
         }
@@ -117,14 +116,15 @@ pub(crate) fn integer(path: &str, value: &Value, range: RangeInclusive<i64>) -> 
     }
 }
 
-/// The number as an integer. JSON Schema calls `1.0` one, too; beyond 53 bits a float does not say which it means.
+/// Returns the number as an integer. In JSON Schema `1.0` is an integer, too; beyond 53 bits a float does not identify
+/// one.
 fn whole(number: &Number) -> Option<i64> {
     const MOST: f64 = (1_u64 << 53) as f64;
     let float = || number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= MOST).map(|f| f as i64);
     number.as_i64().or_else(float)
 }
 
-/// A number in a range.
+/// Converts a number, and checks its range.
 pub(crate) fn number(path: &str, value: &Value, range: RangeInclusive<f64>) -> Result<f32, ApiError> {
     match value.as_f64() {
         Some(n) if range.contains(&n) => Ok(n as f32),
@@ -136,7 +136,7 @@ pub(crate) fn number(path: &str, value: &Value, range: RangeInclusive<f64>) -> R
     }
 }
 
-/// A value of the wrong type.
+/// Returns the error of a value with the wrong type.
 pub(crate) fn wrong(path: &str, wanted: &str, value: &Value) -> ApiError {
     let message = format!("`{path}` must be {wanted}, not {}", kind(value));
     ApiError { code: "invalid_type", ..ApiError::field(path, message) }

@@ -1,4 +1,4 @@
-//! Prompts for what stands between two texts, in the tokens that the model was trained with.
+//! Fill-in-the-middle prompts, in the special tokens that the model was trained with.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -7,21 +7,21 @@ use crate::served::Served;
 use leyden_text::{FillInMiddle, Special};
 use serde_json::{Value, json};
 
-/// What a gap stands between.
+/// Gap to fill: the texts around it.
 #[derive(Debug, Default)]
 pub(crate) struct Gap {
     pub(crate) prefix: String,
     pub(crate) suffix: String,
-    /// Other files of the same work, by name and text.
+    /// Other files of the repository: names and texts.
     pub(crate) files: Vec<(String, String)>,
-    /// What the filling begins with.
+    /// Beginning of the filling.
     pub(crate) begins: String,
 }
 
-/// What a repository is called that has no name.
+/// Name of a repository that has none.
 const REPOSITORY: &str = "repository\n";
 
-/// The tokens that a model has for it.
+/// Returns the model's fill-in-the-middle tokens.
 fn of(model: &Served, param: &str) -> Result<FillInMiddle, ApiError> {
     model.fill_in_middle().ok_or_else(|| {
         let message = format!("`{}` was not made for filling in the middle", model.name);
@@ -29,7 +29,7 @@ fn of(model: &Served, param: &str) -> Result<FillInMiddle, ApiError> {
     })
 }
 
-/// The prompt of a gap; `param` is the field that its longest part comes from.
+/// Returns the prompt of a gap; `param` is the field that has its longest part.
 pub(crate) fn tokens(
     model: &Served,
     extent: Extent<'_>,
@@ -37,7 +37,7 @@ pub(crate) fn tokens(
     gap: &Gap,
 ) -> Result<Vec<u32>, ApiError> {
     let FillInMiddle { prefix, suffix, middle, repository, file } = of(model, param)?;
-    // What is written in a file is text, marks included.
+    // The contents of files are plain text, even if they look like special tokens.
     let encode = |text: &str| {
         extent.encode(model, param, text, |tokenizer, text, bounds| {
             tokenizer.encode_within(text, Special::AsText, bounds)
@@ -51,7 +51,7 @@ pub(crate) fn tokens(
             all.extend(encode(REPOSITORY)?);
         }
         for (name, text) in &gap.files {
-            // Without a token for files their texts still say something.
+            // Without a special token for files, their texts are still useful.
             all.extend(file);
             all.extend(encode(&if file.is_some() {
                 format!("{name}\n{text}")
@@ -73,7 +73,7 @@ pub(crate) fn tokens(
     Ok(all)
 }
 
-/// Takes OpenAI's `suffix`: the prompts become those of gaps.
+/// Takes OpenAI's `suffix`, and turns the prompts into fill-in-the-middle prompts.
 pub(crate) fn of_completion(model: &Served, extent: Extent<'_>, body: &mut Fields) -> Result<(), ApiError> {
     let Some(suffix) = body.text("suffix").filter(|suffix| !suffix.is_empty()) else { return Ok(()) };
     of(model, "suffix")?;

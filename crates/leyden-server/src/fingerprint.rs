@@ -1,17 +1,17 @@
-//! [`Fingerprint`]: the SHA-256 by which Ollama's interface tells models apart.
+//! [`Fingerprint`]: SHA-256 digest that identifies a model in Ollama's API.
 
 use std::fmt;
 use std::sync::Arc;
 use std::thread;
 use tokio::sync::{OnceCell, oneshot};
 
-/// Told of a model whose file cannot be read any more.
+/// Digest of a model whose file cannot be read any more.
 const UNKNOWN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Computes a SHA-256 in 64 hexadecimal digits. It runs on a thread of its own.
+/// Function that computes a SHA-256 digest as 64 hexadecimal digits. It runs on a thread of its own.
 type Compute = dyn Fn() -> Result<String, String> + Send + Sync;
 
-/// The SHA-256 of a model, in 64 hexadecimal digits. One that is not known is computed when somebody asks for it.
+/// SHA-256 digest of a model, as 64 hexadecimal digits. An unknown one is computed when it is first needed.
 #[derive(Clone)]
 pub struct Fingerprint(Arc<Inner>);
 
@@ -21,7 +21,7 @@ struct Inner {
 }
 
 impl Fingerprint {
-    /// Of a model whose digest is known.
+    /// Returns the fingerprint of a model whose digest is known.
     #[must_use]
     pub fn known(digest: String) -> Fingerprint {
         Fingerprint(Arc::new(Inner {
@@ -30,16 +30,16 @@ impl Fingerprint {
         }))
     }
 
-    /// Of a model whose digest has to be computed.
+    /// Returns the fingerprint of a model whose digest has to be computed.
     #[must_use]
     pub fn computed(compute: impl Fn() -> Result<String, String> + Send + Sync + 'static) -> Fingerprint {
         Fingerprint(Arc::new(Inner { digest: OnceCell::new(), compute: Box::new(compute) }))
     }
 
-    /// The digest, computed once whoever waits for it; zeros where the model's file cannot be read any more.
+    /// Returns the digest, computed once for all callers; zeros if the model's file cannot be read any more.
     pub(crate) async fn get(&self) -> String {
         let inner = Arc::clone(&self.0);
-        // On a task of its own: the computation goes on if the client does not wait for it.
+        // In a task of its own, the computation goes on if the client disconnects.
         let task = tokio::spawn(async move {
             let of_thread = || {
                 let (tell, told) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! From a checked request to an answer, whole or in pieces.
+//! Submission of a checked request to a worker, and its answer, as a whole or as a stream.
 
 use crate::answer_bytes;
 use crate::app::App;
@@ -20,25 +20,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, Sender};
 
-/// Pieces of a stream that may wait for the client; the rest waits in the mailbox.
+/// Pieces of a stream that may wait for the client; further output stays in the mailbox.
 const PIECES: usize = 16;
-/// Bytes of the text of several choices that are sent together.
+/// Bytes after which the output of several choices is sent.
 const PIECE: usize = 64 << 10;
-/// How often a stream without news says that it is alive.
+/// Interval of the heartbeats of a stream without output.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// A request that runs.
+/// Request in progress.
 pub(crate) struct Running {
     call: Call,
     mailbox: Mailbox,
     pub(crate) usage: Usage,
-    /// Tokens so far, by choice.
+    /// Tokens generated so far, by choice.
     generated: Vec<usize>,
     open: usize,
     reserved: Reserved,
 }
 
-/// Tokens of a key's budget that are set aside for a request, and settled when it is over.
+/// Tokens of a key's rate limit that are reserved for a request, and settled when it is over.
 struct Reserved {
     app: Arc<App>,
     caller: Caller,
@@ -63,7 +63,7 @@ impl Drop for Reserved {
     }
 }
 
-/// Hands a request to one of the model's workers.
+/// Submits a request to one of the model's workers.
 pub(crate) async fn submit(
     app: Arc<App>,
     call: Call,
@@ -83,7 +83,7 @@ pub(crate) async fn submit(
     let bytes = answer_bytes::bytes(&tasks, width).saturating_add(call.shown_bytes());
     call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
     let choices = tasks.len();
-    // A prompt counts once, however many choices there are of it.
+    // A prompt with several choices counts once.
     let mut prompt = 0;
     for (i, task) in tasks.iter().enumerate() {
         if i == 0 || !Arc::ptr_eq(&task.prompt, &tasks[i - 1].prompt) {
@@ -147,12 +147,12 @@ fn refused(refusal: &Refusal) -> ApiError {
             ApiError::too_many("queue_full", "too many requests of this key are waiting", *retry_after)
         }
         Refusal::Late => ApiError::deadline(),
-        // The request was checked before; that these differ is a fault of the server.
+        // The request was checked before, so another refusal is a bug of the server.
         _ => ApiError::internal("the request was not taken"),
     }
 }
 
-/// The failure that an end stands for, if it is one.
+/// Returns the error of an end, if it is a failure.
 fn failure(end: End) -> Option<ApiError> {
     match end {
         End::Stop | End::Length => None,
@@ -168,25 +168,25 @@ fn failure(end: End) -> Option<ApiError> {
 }
 
 impl Running {
-    /// What the answer calls the model.
+    /// Returns the model name for the answer.
     pub(crate) fn name_of(&self, model: &Served) -> String {
         self.call.name_of(model)
     }
 
-    /// The request's number.
+    /// Returns the request's id.
     pub(crate) fn id(&self) -> String {
         self.call.entry.id().to_owned()
     }
 
-    /// Returns the request's line in the log, which knows its times.
+    /// Returns the request's log entry, which has its times.
     pub(crate) fn entry(&self) -> Arc<Entry> {
         Arc::clone(&self.call.entry)
     }
 
-    /// Counts what is new.
+    /// Adds an update of a choice to the counts.
     fn count(&mut self, choice: usize, update: &Update) {
         if let Some(cached) = update.cached {
-            // Of several choices the first is the one that computed the prompt.
+            // The cached tokens are those of the first choice, which computed the prompt.
             self.usage.cached = if choice == 0 { cached } else { self.usage.cached };
             self.call.entry.note(|f| f.cached_tokens = Some(f.cached_tokens.unwrap_or(cached)));
         }
@@ -208,7 +208,7 @@ impl Running {
         self.usage.completion = self.generated.iter().sum();
     }
 
-    /// The whole answer: what was said for every choice.
+    /// Returns the whole answer: the merged updates of each choice.
     pub(crate) async fn collect(mut self) -> Result<(Vec<Update>, Usage), ApiError> {
         let mut whole = vec![Update::default(); self.generated.len()];
         while self.open > 0 {
@@ -229,7 +229,7 @@ impl Running {
         Ok((whole, self.usage))
     }
 
-    /// The answer as a stream, in the words of `format`.
+    /// Returns the answer as a stream in the form of `format`.
     pub(crate) fn stream(self, format: impl Format) -> Response<Reply> {
         let (pieces, receiver) = mpsc::channel(PIECES);
         let kind = HeaderValue::from_static(format.content_type());
@@ -243,7 +243,8 @@ impl Running {
         response
     }
 
-    /// Sends pieces until the answer ends or the client goes; then the mailbox is dropped, which ends the request.
+    /// Sends pieces until the answer ends or the client disconnects; then the mailbox is dropped, which ends the
+    /// request.
     async fn tell(mut self, mut format: impl Format, pieces: Sender<Bytes>) {
         let mut bytes = Vec::new();
         format.begin(self.usage, &mut bytes);
@@ -278,7 +279,7 @@ impl Running {
                 if !write_rest(&mut format, &mut bytes, &pieces).await {
                     return;
                 }
-                // Of a client that was slow there may be much, of many choices.
+                // For a slow client, much output of many choices may have accumulated.
                 if bytes.len() >= PIECE && pieces.send(std::mem::take(&mut bytes).into()).await.is_err() {
                     return;
                 }
@@ -298,7 +299,7 @@ impl Running {
     }
 }
 
-/// Writes all that a format holds back. Returns `false` if the client is gone.
+/// Writes all that a format holds back. Returns `false` if the client has disconnected.
 async fn write_rest(format: &mut impl Format, bytes: &mut Vec<u8>, pieces: &Sender<Bytes>) -> bool {
     while format.more(bytes) {
         if bytes.len() >= PIECE && pieces.send(std::mem::take(bytes).into()).await.is_err() {
@@ -316,35 +317,35 @@ impl Drop for Running {
     }
 }
 
-/// How a stream looks: what is written to it, and when.
+/// Format of a stream: the events that are written to it.
 pub(crate) trait Format: Send + 'static {
-    /// What kind of content it is.
+    /// Returns the content type.
     fn content_type(&self) -> &'static str {
         "text/event-stream"
     }
 
-    /// Before anything is known of the answer but its prompt's tokens.
+    /// Writes the beginning of the stream, when only the number of the prompt's tokens is known.
     fn begin(&mut self, _usage: Usage, _out: &mut Vec<u8>) {}
 
-    /// Tells the usage until now, before each update.
+    /// Gets the usage so far, before each update.
     fn counted(&mut self, _usage: Usage) {}
 
-    /// What is new about a choice. The end of one that failed needs nothing.
+    /// Writes an update of a choice. Nothing need be written for the end of one that failed.
     fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>);
 
-    /// Behind the last choice.
+    /// Writes the end of the stream, after the last choice.
     fn end(&mut self, usage: Usage, out: &mut Vec<u8>);
 
-    /// The answer failed; nothing follows.
+    /// Writes the failure of the answer; nothing follows it.
     fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>);
 
-    /// Writes more of the pieces that were held back, which are too long to be written at once. Returns `false` when all are
-    /// written.
+    /// Writes more of the output that was held back because it is too long to be written at once. Returns `false` when
+    /// all is written.
     fn more(&mut self, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// Says that the server is still there. Server-sent events have comments for that.
+    /// Returns the heartbeat, by default a comment of server-sent events.
     fn heartbeat(&self) -> &'static [u8] {
         b": still here\n\n"
     }

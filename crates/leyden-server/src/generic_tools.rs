@@ -1,14 +1,14 @@
-//! Tools for a model whose chat template says nothing of them.
+//! Tools for a model whose chat template does not support them.
 //!
-//! The system's turn describes them and how a call is written, which a grammar then enforces from its opening on
-//! ([`OutputFormat::with_generic_calls`](leyden_text::output::OutputFormat::with_generic_calls)). Calls of earlier turns
-//! are text of the assistant, and what came of them is a user's turn, as every template knows these.
+//! The system message describes the tools and the form of a call, which a grammar then enforces from the opening of a
+//! call on ([`OutputFormat::with_generic_calls`](leyden_text::output::OutputFormat::with_generic_calls)). Earlier calls
+//! are rendered as text of the assistant and their results as user messages, which every template supports.
 
 use crate::rendering::described;
 use leyden_text::{ChatTemplate, Message, RenderOptions};
 use serde_json::{Value, json};
 
-/// Whether a template shows calls of earlier turns, though in no way that is known.
+/// Returns true if a template renders earlier calls, even if in an unknown syntax.
 pub(crate) fn shows_calls(template: &ChatTemplate) -> bool {
     const NAME: &str = "zqname";
     let call =
@@ -16,7 +16,7 @@ pub(crate) fn shows_calls(template: &ChatTemplate) -> bool {
     let mut calling = Message::new("assistant", "");
     calling.extra.insert("tool_calls".to_owned(), json!([call]));
     let messages = [Message::new("user", "x"), calling];
-    // One that asks for them knows what to do with them.
+    // A template that reads `tool_calls` handles them.
     template.mentions("tool_calls")
         || [true, false].into_iter().any(|read_arguments| {
             let options = RenderOptions { read_arguments, ..RenderOptions::default() };
@@ -24,7 +24,7 @@ pub(crate) fn shows_calls(template: &ChatTemplate) -> bool {
         })
 }
 
-/// The messages as such a template can show them; `calls` says whether it shows calls itself.
+/// Returns the messages in a form that such a template can render; `calls` is true if it renders calls itself.
 pub(crate) fn written(messages: &[Message], tools: Option<&Value>, calls: bool) -> Vec<Message> {
     let mut all = if calls { messages.to_vec() } else { as_text(messages) };
     if let Some(tools) = tools {
@@ -37,7 +37,7 @@ pub(crate) fn written(messages: &[Message], tools: Option<&Value>, calls: bool) 
     all
 }
 
-/// Calls and their results as text.
+/// Writes calls and their results as text.
 fn as_text(messages: &[Message]) -> Vec<Message> {
     let mut all: Vec<Message> = Vec::with_capacity(messages.len() + 1);
     let mut of_tools = false;
@@ -49,7 +49,7 @@ fn as_text(messages: &[Message]) -> Vec<Message> {
             _ => message.clone(),
         };
         match all.last_mut() {
-            // Templates may want turns to alternate.
+            // Templates may require alternating roles, so successive results become one message.
             Some(last) if is_tool && of_tools => {
                 last.content = format!("{}\n{}", last.content, message.content)
             }
@@ -60,7 +60,8 @@ fn as_text(messages: &[Message]) -> Vec<Message> {
     all
 }
 
-/// The same with the system's turn before the text of the first other; `None` if there is none to put there.
+/// Moves the system message to the beginning of the next message's text; `None` if there is no system message, or no
+/// other.
 pub(crate) fn without_system(messages: &[Message]) -> Option<Vec<Message>> {
     let (system, others) = messages.split_first().filter(|(first, _)| first.role == "system")?;
     let mut others = others.to_vec();
@@ -69,7 +70,7 @@ pub(crate) fn without_system(messages: &[Message]) -> Option<Vec<Message>> {
     Some(others)
 }
 
-/// What the model is told.
+/// Returns the description of the tools for the system message.
 fn description(tools: &Value) -> String {
     let tools = described(tools);
     let lines: Vec<String> =
@@ -83,7 +84,7 @@ fn description(tools: &Value) -> String {
     )
 }
 
-/// An assistant's message with its calls as text.
+/// Returns an assistant's message with its calls as text.
 fn with_calls(message: &Message) -> Message {
     let mut message = message.clone();
     let calls = message.extra.remove("tool_calls").unwrap_or_default();

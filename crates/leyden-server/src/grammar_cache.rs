@@ -1,4 +1,4 @@
-//! [`Grammars`]: the compiled grammars of a model that are kept.
+//! [`Grammars`]: cache of a model's compiled grammars.
 
 use leyden_constrain::{Compiled, Vocabulary};
 use leyden_engine::schedule::KeyId;
@@ -6,21 +6,22 @@ use leyden_text::Tokenizer;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Compiled grammars that are kept.
+/// Maximum number of cached grammars.
 const KEPT: usize = 64;
-/// The bytes that they may take together, as [`Compiled::bytes`] estimates it and with their sources; the last is kept in any case.
+/// Maximum bytes of the cached grammars with their sources, as estimated by [`Compiled::bytes`]; the most recent one
+/// stays in any case.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// A model's vocabulary as grammars need it, and the last grammars.
+/// Vocabulary of a model in the form for grammars, and the cached grammars.
 #[derive(Default)]
 pub(crate) struct Grammars {
-    /// Made with the first request that needs it, half a second for a large one.
+    /// Vocabulary, made for the first request that needs it; takes half a second for a large one.
     vocabulary: OnceLock<Option<Arc<Vocabulary>>>,
-    /// The last one used first.
+    /// Cached grammars, the most recently used first.
     kept: Mutex<Vec<Kept>>,
 }
 
-/// A compiled grammar, kept for all keys at the cost of the one that had it compiled.
+/// Compiled grammar, used for all keys and charged to the key that had it compiled.
 struct Kept {
     owner: KeyId,
     source: String,
@@ -34,7 +35,7 @@ impl fmt::Debug for Grammars {
 }
 
 impl Grammars {
-    /// Returns a grammar that was compiled before.
+    /// Returns a cached grammar.
     pub(crate) fn known(&self, source: &str) -> Option<Arc<Compiled>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|kept| kept.source == source)?;
@@ -42,12 +43,12 @@ impl Grammars {
         Some(Arc::clone(&kept[0].compiled))
     }
 
-    /// Returns the vocabulary of the model with this tokenizer; `None` for one that cannot be used with grammars.
+    /// Returns the vocabulary of the model with this tokenizer; `None` if it cannot be used with grammars.
     pub(crate) fn vocabulary(&self, tokenizer: &dyn Tokenizer) -> Option<&Arc<Vocabulary>> {
         self.vocabulary.get_or_init(|| Vocabulary::new(tokenizer).ok()).as_ref()
     }
 
-    /// Keeps a compiled grammar at the cost of its owner.
+    /// Caches a compiled grammar, charged to its owner.
     pub(crate) fn keep(&self, owner: KeyId, source: String, compiled: &Arc<Compiled>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(0, Kept { owner, source, compiled: Arc::clone(compiled) });
@@ -59,9 +60,9 @@ impl Grammars {
     }
 }
 
-/// Returns the places of the grammars that are not kept, the last first. `sizes` has the owner and bytes of each, the one used last
-/// first. Where there is no room, the owner who takes most of it loses the grammar used longest ago; one grammar is kept in any
-/// case.
+/// Returns the indexes of the grammars to evict, in descending order. `sizes` has the owner and the bytes of each, the
+/// most recently used first. If a limit is exceeded, the owner with the largest share loses its least recently used
+/// grammar; one grammar stays in any case.
 fn beyond(mut sizes: Vec<(KeyId, usize)>) -> Vec<usize> {
     let sum = |sizes: &[(KeyId, usize)], of: Option<KeyId>| {
         let of = sizes.iter().filter(|(owner, _)| of.is_none_or(|of| of == *owner));
@@ -78,7 +79,7 @@ fn beyond(mut sizes: Vec<(KeyId, usize)>) -> Vec<usize> {
             let (count, of) = sum(&sizes, Some(owner));
             if bytes > KEPT_BYTES { of } else { count }
         };
-        // Of several owners who have the same, the first from the end.
+        // Of several owners with the same share, the one with the least recently used grammar loses it.
         let most = sizes.iter().map(|(owner, _)| taken(*owner)).max();
         let Some(at) = sizes.iter().rposition(|(owner, _)| Some(taken(*owner)) == most) else { break };
         sizes.remove(at);
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(kept(of(8 << 20)), (0..8).collect::<Vec<_>>());
         assert_eq!(kept(of(usize::MAX)), [0]);
         assert_eq!(kept(vec![(0, usize::MAX)]), [0]);
-        // A key with few grammars keeps them, whatever another has compiled since.
+        // A key with few grammars keeps them, however many another key has compiled since.
         let few = [(1, 1000), (1, 4 << 20)];
         assert_eq!(kept([&of(1000)[..], &few].concat()).last(), Some(&201));
         assert_eq!(kept([&of(8 << 20)[..], &few].concat()).iter().filter(|at| **at >= 200).count(), 2);

@@ -1,14 +1,14 @@
-//! Ids of requests: random to everybody else, and a client's own where it has one.
+//! Ids of requests: unpredictable ones, and those that clients give.
 
 use hyper::header::HeaderMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most characters of an id that a client may give.
+/// Maximum number of characters of a client's id.
 const LONGEST: usize = 128;
 
-/// Makes ids. They are a counter's numbers under a keyed hash, whose key the standard library takes from the system's
-/// random numbers: none comes twice, and they tell nobody how many requests there are.
+/// Generator of ids: a counter under a keyed hash, whose keys the standard library takes from the system's random
+/// numbers. No id occurs twice, and an id does not reveal the number of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     keys: [RandomState; 2],
@@ -16,7 +16,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// A new one, of 32 hexadecimal digits.
+    /// Returns a new id of 32 hexadecimal digits.
     pub(crate) fn next(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let [a, b] = &self.keys;
@@ -24,7 +24,7 @@ impl Ids {
     }
 }
 
-/// The id that a client gave its request, if it is one that a log and a header can hold.
+/// Returns the id that a client gave its request, if it is valid in a log and a header.
 pub(crate) fn of_client(headers: &HeaderMap) -> Option<&str> {
     let mut all = headers.get_all("x-request-id").iter();
     let (Some(id), None) = (all.next(), all.next()) else { return None };
@@ -41,7 +41,7 @@ mod tests {
         let ids = Ids::default();
         let mut all: Vec<String> = (0..1000).map(|_| ids.next()).collect();
         assert!(all.iter().all(|id| id.len() == 32));
-        // Two that follow each other share no more than chance has it.
+        // Successive ids share no more digits than random ones.
         for pair in all.windows(2) {
             let same = pair[0].bytes().zip(pair[1].bytes()).filter(|(a, b)| a == b).count();
             assert!(same < 16, "{pair:?}");

@@ -1,7 +1,7 @@
-//! The one request that all dialects make of theirs, and its answer: a conversation or a text that is to go on.
+//! Common form of the requests of all dialects, chats and completions, and of their answers.
 //!
-//! Its fields have OpenAI's names, and llama-server's for what OpenAI lacks. An adapter puts the values of its own fields,
-//! which its schema has checked, under these names.
+//! The fields have OpenAI's names, and llama-server's for those that OpenAI lacks. A dialect renames its own fields,
+//! checked against its schema, to these names.
 
 use crate::app::App;
 use crate::call::Call;
@@ -28,17 +28,17 @@ use leyden_constrain::JsonForm;
 use leyden_text::output::CallSyntax;
 use std::sync::Arc;
 
-/// A request that can be served.
+/// Request that is ready to be submitted.
 pub(crate) struct Inference {
     pub(crate) common: Common,
     pub(crate) wanted: Vec<Wanted>,
     pub(crate) extras: Extras,
     pub(crate) form: Option<Form>,
-    /// The tools that are no plain functions.
+    /// Names of the tools that are no plain functions.
     pub(crate) names: Arc<ToolNames>,
 }
 
-/// Takes `messages` and the fields about tools and rendering.
+/// Takes `messages` and the fields for tools and rendering.
 pub(crate) fn conversation(
     app: &App,
     call: &Call,
@@ -77,7 +77,7 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     if tools.as_ref().is_some_and(Tools::requires_call) {
         parser = parser.with_call_required();
     }
-    // JSON of a form of its own is no call.
+    // With a structured output, JSON in the answer is not a call.
     if model.bare_calls
         && shape.is_none()
         && let Some(rules) = tools.as_ref().and_then(Tools::bare_calls)
@@ -98,7 +98,7 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     Ok(Inference { common, wanted, extras, form, names })
 }
 
-/// Reads a text that is to go on, or several.
+/// Reads a completion of one or several prompts.
 pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
     keep_alive::keep(call, body)?;
     app.model(body.peek("model"))?.defaults.fill(body);
@@ -120,7 +120,7 @@ pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<In
     Ok(Inference { common, wanted, extras, form, names: Arc::default() })
 }
 
-/// Where the message begins for whose form there are rules: behind what the model thinks before.
+/// Returns the text after which a structured output begins: the end of the model's reasoning.
 fn gate(model: &Served, prompt: &str) -> Option<String> {
     match model.format.is_harmony() {
         true => Some("<|channel|>final<|message|>".to_owned()),
@@ -128,26 +128,26 @@ fn gate(model: &Served, prompt: &str) -> Option<String> {
     }
 }
 
-/// A request that runs.
+/// Request in progress.
 pub(crate) struct Begun {
     pub(crate) running: Running,
     pub(crate) common: Common,
-    /// By choice.
+    /// Speech of each choice.
     pub(crate) speeches: Vec<Speech>,
-    /// Its line in the log, which knows its times.
+    /// Log entry of the request, which has its times.
     pub(crate) entry: Arc<Entry>,
 }
 
-/// What was said for a choice.
+/// Answer of a choice.
 pub(crate) struct Said {
     pub(crate) answer: Answer,
     pub(crate) end: End,
-    /// Whether it ended for calls of tools, all of which are whole.
+    /// True if it ended with calls of tools, all of which are complete.
     pub(crate) calls: bool,
     pub(crate) logprobs: Vec<TokenLogprob>,
 }
 
-/// Hands a request to the model.
+/// Submits a request to the model.
 pub(crate) async fn begin(app: Arc<App>, call: Call, inference: Inference) -> Result<Begun, ApiError> {
     let Inference { common, wanted, extras, form, names } = inference;
     let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
@@ -162,7 +162,7 @@ pub(crate) async fn begin(app: Arc<App>, call: Call, inference: Inference) -> Re
 }
 
 impl Begun {
-    /// The whole answer.
+    /// Returns the whole answer.
     pub(crate) async fn whole(self) -> Result<(Vec<Said>, Usage), ApiError> {
         let Begun { running, mut speeches, .. } = self;
         let (answers, usage) = running.collect().await?;

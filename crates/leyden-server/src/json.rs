@@ -24,7 +24,7 @@ pub(crate) fn parse(bytes: &[u8], depth: usize, values: usize) -> Result<Value, 
     value.map_err(|e| ApiError::body(explained(text, &e)))
 }
 
-/// What the parser says, and what it means.
+/// Messages of the parser, and clearer ones.
 const WORDS: &[(&str, &str)] = &[
     ("EOF while parsing a string", "it ends within a string, as if cut off"),
     ("EOF while parsing an object", "it ends within an object, as if cut off"),
@@ -43,15 +43,15 @@ const WORDS: &[(&str, &str)] = &[
     ("number out of range", "a number is out of range: beyond what 64-bit floats hold"),
 ];
 
-/// Words that other languages have for values.
+/// Names of values in other languages.
 const FOREIGN: &[&str] = &["NaN", "nan", "Infinity", "inf", "undefined", "None", "True", "False"];
 
-/// An error of the parser, with its place.
+/// Returns the message of a parser's error, with its place.
 fn explained(text: &str, error: &serde_json::Error) -> String {
     let shown = error.to_string();
     let (what, place) = shown.rsplit_once(" at line ").unwrap_or((&shown, ""));
     let place = if place.is_empty() { String::new() } else { format!(", at line {place}") };
-    // Ours: the document is JSON, but not one that is read here.
+    // Errors of this module: the document is JSON, but exceeds a limit or has a duplicate key.
     if error.classify() == serde_json::error::Category::Data {
         return format!("the body cannot be read: {what}{place}");
     }
@@ -65,12 +65,12 @@ fn explained(text: &str, error: &serde_json::Error) -> String {
     }
 }
 
-/// The word of another language around a column of a line, which counts bytes from 1.
+/// Returns the foreign word at a column of a line, which counts bytes from 1.
 fn foreign_word(line: &str, column: usize) -> Option<&'static str> {
     let is_word = |b: &u8| b.is_ascii_alphabetic();
     let bytes = line.as_bytes();
     let at = column.saturating_sub(1).min(bytes.len());
-    // The parser may have gone a byte or two into it.
+    // The parser's position may be a byte or two within the word.
     let start = at - bytes[..at].iter().rev().take_while(|b| is_word(b)).count();
     let start = start + bytes[start..].iter().take_while(|b| **b == b'-').count();
     let end = start + bytes[start..].iter().take_while(|b| is_word(b)).count();
@@ -80,9 +80,9 @@ fn foreign_word(line: &str, column: usize) -> Option<&'static str> {
 
 #[derive(Clone, Copy)]
 struct Seed<'a> {
-    /// Levels that may still open.
+    /// Number of levels that may still be opened.
     depth: usize,
-    /// Values that may still come.
+    /// Number of values that may still follow.
     left: &'a Cell<usize>,
 }
 

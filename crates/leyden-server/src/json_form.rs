@@ -1,5 +1,5 @@
-//! How JSON after a schema is written where the schema does not say: the fields, which are vLLM's, and whose default each
-//! dialect chooses.
+//! Form of JSON for a schema in respects that the schema leaves open: vLLM's fields, whose defaults depend on the
+//! dialect.
 
 use crate::app::App;
 use crate::fields::Fields;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const CLOSED: &str = "disable_additional_properties";
 const COMPACT: &str = "disable_any_whitespace";
 
-/// Takes the fields; what is not said is as in `form`.
+/// Takes the fields; those that are absent are as in `form`.
 pub(crate) fn read(body: &mut Fields, form: JsonForm) -> JsonForm {
     JsonForm {
         closed: body.flag(CLOSED).unwrap_or(form.closed),
@@ -17,7 +17,7 @@ pub(crate) fn read(body: &mut Fields, form: JsonForm) -> JsonForm {
     }
 }
 
-/// Sets the fields that are not there as llama.cpp's grammars are, and Ollama's with them: closed and compact.
+/// Sets absent fields to the defaults of llama.cpp's grammars and Ollama: closed and compact.
 pub(crate) fn closed_by_default(body: &mut Fields, app: &App) {
     for (name, default) in [(CLOSED, !app.open_schemas), (COMPACT, true)] {
         if !body.has(name) {
@@ -26,7 +26,7 @@ pub(crate) fn closed_by_default(body: &mut Fields, app: &App) {
     }
 }
 
-/// The fields in the OpenAPI document.
+/// Returns the schemas of the fields for the OpenAPI document.
 pub(crate) fn schema() -> Value {
     json!({
         CLOSED: { "type": "boolean", "description": "Whether objects have no properties that the schema does not name, where it says nothing of them" },

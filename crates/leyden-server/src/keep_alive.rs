@@ -1,4 +1,4 @@
-//! `keep_alive`: the time for which the model of a request stays in memory, as Ollama has it.
+//! `keep_alive`: time for which the model of a request stays in memory, as in Ollama.
 
 use crate::call::Call;
 use crate::error::ApiError;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Returns true if a body asks for nothing but that its model leaves the memory: no text, and no time to stay.
+/// Returns true if a body only asks to unload its model: it has no prompt or messages, and a `keep_alive` of 0.
 pub(crate) fn only_unloads(path: &str, body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Asked<'a> {
@@ -28,7 +28,7 @@ pub(crate) fn only_unloads(path: &str, body: &[u8]) -> bool {
         && asked.messages.is_none_or(|all| all.is_empty())
 }
 
-/// Takes `keep_alive`, which says how long the request's model stays in memory.
+/// Takes `keep_alive`, the time for which the request's model stays in memory.
 pub(crate) fn keep(call: &Call, body: &mut Fields) -> Result<(), ApiError> {
     if let Some(keep) = body.take("keep_alive") {
         call.keep_model(read(&keep)?);
@@ -36,7 +36,7 @@ pub(crate) fn keep(call: &Call, body: &mut Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The schema of `keep_alive`.
+/// Returns the schema of `keep_alive`.
 pub(crate) fn schema() -> Value {
     json!({
         "anyOf": [{ "type": "number" }, { "type": "string" }],
@@ -44,7 +44,8 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-/// Reads how long a model stays after its last request: seconds, or a text such as `5m`; negative is until others need the room.
+/// Reads the time for which a model stays after its last request: seconds, or a text such as `5m`. `None`, for a
+/// negative time, means until other models need the memory.
 fn read(value: &Value) -> Result<Option<Duration>, ApiError> {
     let wrong = || ApiError::field("keep_alive", "`keep_alive` is neither seconds nor a time such as `5m`");
     let seconds = match value {
@@ -52,12 +53,12 @@ fn read(value: &Value) -> Result<Option<Duration>, ApiError> {
         Value::String(text) => span(text).ok_or_else(wrong)?,
         _ => return Err(wrong()),
     };
-    // No server outlives a hundred years, and no clock shows a time far behind them.
+    // Times beyond a hundred years are unlimited: they may overflow the clock.
     let most = 100.0 * 365.0 * 86_400.0;
     Ok((0.0..=most).contains(&seconds).then(|| Duration::from_secs_f64(seconds)))
 }
 
-/// Seconds of a time as Go writes it: `90`, `1h30m`, `-1s`.
+/// Returns the seconds of a duration in Go's syntax: `90`, `1h30m`, `-1s`.
 fn span(text: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     if let Ok(seconds) = text.parse::<f64>() {

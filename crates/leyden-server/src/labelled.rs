@@ -1,4 +1,4 @@
-//! Entities of labels that a request gives: what is read for them, and what becomes of the states.
+//! Extraction of entities for labels in the request: the prompts, and the decoding of the hidden states.
 
 use crate::app::App;
 use crate::call::Call;
@@ -14,22 +14,23 @@ use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, WindowLimits};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Entities of an answer. With `nested` and a low threshold a text has as many as pairs of its spans and labels.
+/// Maximum number of entities in an answer. With `nested` and a low threshold a text may have one per pair of span and
+/// label.
 const MAX_ENTITIES: usize = 1 << 16;
 
-/// Labels of a request, and the texts in which their entities are looked for.
+/// Labels of a request, and the texts in which their entities are searched.
 pub(crate) struct LabelRequest {
     wanted: Wanted,
     labels: Vec<String>,
-    /// The tokens whose states are those of the labels.
+    /// Indexes of the tokens whose hidden states represent the labels.
     label_tokens: Vec<usize>,
-    /// Each text, and how it is read.
+    /// Each text, with its words and windows.
     texts: Vec<(String, LabelledText)>,
     threshold: f32,
     nested: bool,
 }
 
-/// The fields in the OpenAPI document.
+/// Returns the schemas of the fields for the OpenAPI document.
 pub(crate) fn schema() -> Value {
     json!({
         "labels": {
@@ -44,7 +45,7 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-/// Takes `labels`, `threshold` and `nested`; none if there are no labels.
+/// Takes `labels`, `threshold` and `nested`; returns `None` without labels.
 pub(crate) fn read(
     model: &Arc<Served>,
     call: &Call,
@@ -109,7 +110,7 @@ pub(crate) fn read(
     Ok(Some(LabelRequest { wanted, labels, label_tokens, texts, threshold, nested }))
 }
 
-/// The texts of a field, with their places in the request.
+/// Returns the texts of a field, each with its path in the request.
 fn given(name: &str, value: Option<Value>) -> Result<Vec<(String, String)>, ApiError> {
     let text = |path: String, value: Value| match value {
         Value::String(text) => Ok((path, text)),
@@ -131,7 +132,7 @@ impl LabelRequest {
         &self.wanted.model
     }
 
-    /// The entities of each text, as they are shown.
+    /// Computes the entities of each text, in the form of the answer.
     pub(crate) async fn entities(self, app: Arc<App>, call: Call) -> Result<(Vec<Value>, Usage), ApiError> {
         let LabelRequest { wanted, labels, label_tokens, texts, threshold, nested } = self;
         if wanted.is_empty() {
@@ -159,7 +160,7 @@ impl LabelRequest {
     }
 }
 
-/// The error of an answer with more than [`MAX_ENTITIES`].
+/// Returns the error of an answer with more than [`MAX_ENTITIES`].
 fn too_many() -> ApiError {
     let message = format!(
         "the answer has more than {MAX_ENTITIES} entities: raise `threshold`, or send fewer texts or labels at a time"
@@ -168,7 +169,7 @@ fn too_many() -> ApiError {
     ApiError { param: Some("threshold".to_owned()), ..error }
 }
 
-/// The entities for which a window decides; none if there are values that are not numbers.
+/// Returns the entities that window `number` decides; `None` if computed values are not finite.
 fn in_window(
     model: &Served,
     spans: &SpanConfig,
@@ -188,9 +189,10 @@ fn in_window(
     Some(spans.found(model.heads.tier(), &mut logits, labels.len(), place, threshold, counts))
 }
 
-/// Entities by their first words, with places in characters.
+/// Returns entities in the form of the answer, with offsets in characters. `spans` are in the order of their first
+/// words.
 fn shown(text: &str, read: &LabelledText, labels: &[String], spans: &[LabelledSpan]) -> Value {
-    // Bytes and characters as far as they were counted.
+    // Bytes and characters counted so far.
     let mut counted = (0, 0);
     let entity = |span: &LabelledSpan| {
         let bytes = read.words[span.words.start].start..read.words[span.words.end - 1].end;

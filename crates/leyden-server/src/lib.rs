@@ -1,11 +1,12 @@
-//! Models over HTTP: an OpenAI-compatible server.
+//! OpenAI-compatible HTTP server for models.
 //!
-//! [`serve`] blocks until the process is told to stop. Each engine of a [`Model`] has one supervised thread (`worker`) that
-//! drives its scheduler and its one decode loop; the HTTP side checks and costs a whole request before it reaches that
-//! thread, and reads the answer from a mailbox. A request whose reader has gone ends within a step.
+//! [`serve`] blocks until the process gets a signal to stop. Each engine of a [`Model`] has one supervised thread
+//! (`worker`) that runs its scheduler and its decode loop. The HTTP side checks a request completely, and computes its
+//! cost, before it reaches that thread, and reads the answer from a mailbox. A request whose client has disconnected
+//! ends within a step.
 //!
-//! There is no framework: `routes` has one table, in which every endpoint names its access, and one file per endpoint.
-//! This crate opens no connection of its own.
+//! There is no web framework: `routes` has one table, in which every endpoint names its access, and one file per
+//! endpoint. This crate opens no outgoing connections.
 #![forbid(unsafe_code)]
 
 mod abilities;

@@ -1,39 +1,40 @@
-//! What a client may send, in one place.
+//! Limits of the requests of clients, in one place.
 
 use std::time::Duration;
 
-/// Limits on connections and requests. Each is enforced before what it bounds is allocated or computed.
+/// Limits on connections and requests. Each is enforced before the limited memory is allocated or the work is done.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections; beyond these some may ask for health and metrics, and wait with other requests until one closes.
+    /// Open connections. Beyond these, some further ones may request health and metrics; their other requests wait
+    /// until a connection closes.
     pub connections: usize,
-    /// Open connections of one address, the network of IPv6; of proxies that are trusted there may be any number.
+    /// Open connections of one address (of one network for IPv6); trusted proxies have no such limit.
     pub connections_per_peer: usize,
     /// Time for the request line and the headers, from their first byte; for the first request, from the connection.
     pub header_time: Duration,
-    /// How long a connection may stay open between requests.
+    /// Time for which a connection may stay open between requests.
     pub idle_time: Duration,
-    /// How long a client may refuse to take bytes.
+    /// Time for which a write to a client may be blocked.
     pub write_stall: Duration,
-    /// How long it may send nothing while its body is due, and how long it may be slow.
+    /// Time for which a client may send nothing of its body, and after which the body's rate is checked.
     pub body_stall: Duration,
-    /// Bytes that a body must have brought, after that time, for each further second; at least 1.
+    /// Minimum rate of a body after that time, in bytes per second; at least 1.
     pub body_rate: usize,
-    /// Time for a body in all.
+    /// Total time for a body.
     pub body_time: Duration,
-    /// How long a request waits for room for its model.
+    /// Time for which a request waits for memory for its model.
     pub room_wait: Duration,
     /// Bytes of the path with its query.
     pub path_bytes: usize,
     /// Bytes of the request line and all headers.
     pub head_bytes: usize,
-    /// Headers.
+    /// Number of headers.
     pub headers: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
-    /// How deep a JSON document may nest.
+    /// Nesting depth of a JSON document.
     pub json_depth: usize,
-    /// Values in a JSON document.
+    /// Number of values in a JSON document.
     pub json_values: usize,
     /// Messages of a conversation.
     pub messages: usize,
@@ -45,31 +46,31 @@ pub struct Limits {
     pub embedding_inputs: usize,
     /// Choices per prompt.
     pub choices: usize,
-    /// Texts of a request: prompts times choices.
+    /// Prompts times choices of a request.
     pub texts: usize,
-    /// Stop texts.
+    /// Number of stop strings.
     pub stops: usize,
-    /// Characters of a stop text.
+    /// Characters of a stop string.
     pub stop_chars: usize,
-    /// Biased tokens.
+    /// Entries of a logit bias.
     pub logit_biases: usize,
-    /// Alternatives per token.
+    /// Alternatives per token in log probabilities.
     pub top_logprobs: usize,
-    /// Log probabilities of prompts' tokens in an answer, alternatives counted.
+    /// Log probabilities of prompt tokens in an answer, including alternatives.
     pub prompt_logprobs: usize,
-    /// Bytes of memory that an answer may take.
+    /// Bytes of memory of an answer.
     pub answer_bytes: usize,
-    /// Bytes that the answers of all keys may take at a time; at least those of an answer.
+    /// Bytes of the answers of all keys at a time; at least those of an answer.
     pub answers_bytes: usize,
-    /// Bytes that the answers of one key may take at a time, of a server with keys; at least those of an answer.
+    /// Bytes of the answers of one key at a time, on a server with keys; at least those of an answer.
     pub answers_bytes_per_key: usize,
-    /// Tools.
+    /// Number of tools.
     pub tools: usize,
     /// Bytes of all tools together, as JSON.
     pub tools_bytes: usize,
-    /// Bytes of a schema as JSON, characters of a grammar.
+    /// Bytes of a schema as JSON, or characters of a grammar.
     pub schema_bytes: usize,
-    /// Characters of texts that only name something: a model, a user.
+    /// Characters of names, such as those of a model or a user.
     pub name_chars: usize,
 }
 
@@ -77,14 +78,14 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 1024,
-            // One peer alone, a gateway, gets on with it; and one that is rude leaves half to the others.
+            // Enough for a gateway as the only peer; one peer that uses them all leaves half to the others.
             connections_per_peer: 512,
             header_time: Duration::from_secs(10),
-            // Balancers that keep connections for a minute or 90 seconds close them first.
+            // Longer than the minute or 90 seconds after which load balancers close idle connections themselves.
             idle_time: Duration::from_secs(120),
             write_stall: Duration::from_secs(30),
             body_stall: Duration::from_secs(15),
-            // Slower than any line on which somebody would wait for an answer.
+            // Slower than any usable connection.
             body_rate: 1 << 10,
             body_time: Duration::from_secs(300),
             room_wait: Duration::from_secs(30),
@@ -98,7 +99,7 @@ impl Default for Limits {
             content_parts: 256,
             prompts: 64,
             embedding_inputs: 2048,
-            // OpenAI's.
+            // OpenAI's maximum.
             choices: 128,
             texts: 512,
             stops: 16,
@@ -106,7 +107,7 @@ impl Default for Limits {
             logit_biases: 1024,
             top_logprobs: 20,
             prompt_logprobs: 1 << 20,
-            // The states of 32,768 tokens of 512 numbers, or 500,000 tokens with five alternatives.
+            // Hidden states of 32,768 tokens with 512 values, or 500,000 tokens with five alternatives.
             answer_bytes: 128 << 20,
             answers_bytes: 512 << 20,
             answers_bytes_per_key: 256 << 20,

@@ -1,4 +1,4 @@
-//! The socket: accepting within limits, and ending in order.
+//! Listening socket: accepting connections within limits, and the orderly shutdown.
 
 use crate::app::App;
 use crate::body::{Reply, Watched};
@@ -34,27 +34,28 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Threads for sockets. The processors are for the models.
+/// Number of threads for sockets. The processors are for the models.
 const THREADS: usize = 2;
-/// How long to wait when the system has no descriptor or memory for another connection.
+/// Pause when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
-/// How long they must have done nothing: what is on its way to them shall arrive.
+/// Idle time after which a connection is closed if others need a seat; before, a request may be on its way to it.
 const MAKES_WAY: Duration = Duration::from_secs(1);
-/// How often it is seen whether the client of a connection that waits for a seat is still there, and whether a server that is to
-/// end has requests.
+/// Interval of two checks: whether the client of a connection that waits for a seat is still connected, and whether a
+/// server that is about to shut down has requests.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
-/// How often it is seen whether memory can be given back.
+/// Interval at which freed memory is returned to the system.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
-/// How long ended requests have to be told so.
+/// Time to send errors for the requests that the shutdown ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The same where the server shall end at once.
+/// Time for the same after a second signal.
 const LAST_WORD: Duration = Duration::from_millis(300);
 
-/// Serves the models until SIGTERM, SIGINT, SIGHUP or SIGQUIT, then ends what runs, and returns. `ready` is told the address.
+/// Serves the models until SIGTERM, SIGINT, SIGHUP or SIGQUIT, then ends the requests in progress, and returns. `ready`
+/// is called with the address.
 ///
 /// # Errors
-/// The address cannot be listened on or others can reach it although there are no keys; a model's engine cannot be made;
-/// two models have one name.
+/// The address cannot be listened on, or others can reach it although there are no keys; a model's engine cannot be
+/// made; two models have the same name.
 pub fn serve(
     models: Vec<Model>,
     options: ServerOptions,
@@ -72,7 +73,7 @@ pub fn serve(
         .build()
         .map_err(ErrorKind::System)?;
     let result = runtime.block_on(async {
-        // Signals first: one that comes while engines are made ends the server in order, too.
+        // Signal handlers come first: a signal while engines are made also shuts the server down in order.
         let signals = signals::catch().map_err(ErrorKind::System)?;
         let address = format!("{}:{}", options.host, options.port);
         let listen = |source| ErrorKind::Listen { address, source };
@@ -87,12 +88,12 @@ pub fn serve(
         tend.abort();
         Ok(())
     });
-    // What a thread still prepares is for nobody any more.
+    // Nothing needs the requests that blocking threads still prepare.
     runtime.shutdown_background();
     result
 }
 
-/// What the host's name means; without keys only this machine may reach it, unless that is said to be meant.
+/// Resolves the host's name. Without keys the addresses must be local, unless `no_auth` is set.
 fn addresses(options: &ServerOptions) -> Result<Vec<SocketAddr>, Error> {
     let address = format!("{}:{}", options.host, options.port);
     let host = options.host.trim_start_matches('[').trim_end_matches(']');
@@ -112,14 +113,14 @@ fn addresses(options: &ServerOptions) -> Result<Vec<SocketAddr>, Error> {
     Ok(found)
 }
 
-/// Connections that the system keeps until they are accepted: a burst should wait, not be turned away.
+/// Connections that the system queues until they are accepted: a burst should wait, not be refused.
 const BACKLOG: u32 = 4096;
 
-/// Listens on the first address on which that is possible.
+/// Listens on the first address that can be bound.
 pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     let bind = |address: &SocketAddr| {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restarted server does not wait for the connections of the one before.
+        // A restarted server need not wait for the connections of the previous one.
         socket.set_reuseaddr(true)?;
         socket.bind(*address)?;
         socket.listen(BACKLOG)
@@ -134,7 +135,7 @@ pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// Gives memory back that requests have left, whenever there was something to do and is no more.
+/// Returns freed memory to the system when the server is idle after requests.
 async fn tidy(app: Arc<App>) {
     let mut answered = 0;
     loop {
@@ -147,18 +148,18 @@ async fn tidy(app: Arc<App>) {
     }
 }
 
-/// How far a server is on its way to its end.
+/// Phase of a server on its way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serving,
-    /// It answers as ever, but says that it is not ready, so that balancers send requests elsewhere. After some signals this ends
-    /// as soon as no request is answered.
+    /// Not ready, but answering as before, so that load balancers send requests elsewhere. After SIGINT or SIGQUIT this
+    /// phase ends as soon as no request is in progress.
     LameDuck(Instant, Signal),
-    /// It finishes what runs, and still tells everybody so.
+    /// Finishing the requests in progress, and refusing new ones with an error.
     Draining(Instant),
 }
 
-/// Accepts connections until a signal comes, then drains.
+/// Accepts connections until a signal arrives, then drains.
 pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signals, times: Ending) {
     let room = Room {
         seats: app.limits.connections,
@@ -172,7 +173,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
     let drain = |app: &App| {
         app.close();
         app.log().event(&[("event", "closing".into())]);
-        // Idle connections close now, others after their answer.
+        // Idle connections close now, the others after their response.
         let _ = closing.send(true);
         Phase::Draining(Instant::now() + times.drain)
     };
@@ -225,7 +226,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         match accepted {
             Ok((stream, address)) => {
                 let address = address.ip();
-                // While it drains nobody new gets a seat, so that it comes to an end.
+                // While the server drains no new connection gets a seat, so that it comes to an end.
                 let seat = if app.is_closing() { None } else { seats.enter(address) };
                 let place = match seat {
                     Some(seat) => Place::seat(seat, &app),
@@ -236,10 +237,10 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                 app.http.connections_total.add(1);
                 tokio::spawn(guest.converse(stream, place, closing.subscribe()));
             }
-            // The client has gone already.
+            // The client has disconnected already.
             Err(e)
                 if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
-            // Out of descriptors or memory: trying again at once would only burn time.
+            // Out of descriptors or memory: retrying at once would only use processor time.
             Err(_) => sleep(OUT_OF_DESCRIPTORS).await,
         }
     };
@@ -253,7 +254,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
     app.log().flush();
 }
 
-/// How long the parts of a server's end may take, and who is told of its beginning.
+/// Durations of the phases of a shutdown, and the callback at its beginning.
 #[derive(Clone)]
 pub(crate) struct Ending {
     pub(crate) lame_duck: Duration,
@@ -261,17 +262,17 @@ pub(crate) struct Ending {
     pub(crate) tell: Option<TellEnd>,
 }
 
-/// A connection: whose it is.
+/// Connection of a client.
 #[derive(Debug)]
 struct Guest {
     app: Arc<App>,
     seats: Arc<Seats>,
     address: IpAddr,
-    /// The requests of all connections that are being answered.
+    /// Number of requests in progress on all connections.
     answering: Arc<AtomicUsize>,
 }
 
-/// What it has.
+/// Seat of a connection, or its wait for one.
 #[derive(Debug)]
 enum Place {
     Seated {
@@ -280,7 +281,7 @@ enum Place {
     },
     Standing {
         standing: Standing,
-        /// The socket once more, to see whether the client closes it; nobody reads from it.
+        /// Duplicate of the socket, to detect that the client closes it; it is never read from.
         line: Option<OwnedFd>,
     },
 }
@@ -292,7 +293,7 @@ impl Place {
     }
 
     fn standing(standing: Standing, stream: &TcpStream) -> Place {
-        // Where there is no descriptor left for it, a client that goes is noticed later.
+        // Without a free descriptor for the duplicate, a disconnect is detected later.
         Place::Standing { standing, line: stream.as_fd().try_clone_to_owned().ok() }
     }
 }
@@ -302,12 +303,12 @@ async fn closed(line: Option<OwnedFd>) {
     let stream = line.and_then(|line| TcpStream::from_std(line.into()).ok());
     let Some(stream) = stream else { return std::future::pending().await };
     while !stream.ready(Interest::READABLE).await.is_ok_and(|ready| ready.is_read_closed()) {
-        // It is readable all the time: nobody reads its body yet.
+        // The socket stays readable, as the body is not read yet.
         sleep(LOOKS_EVERY).await;
     }
 }
 
-/// Counts an open connection.
+/// Guard that counts an open connection.
 #[derive(Debug)]
 struct Open(Arc<App>);
 
@@ -320,7 +321,7 @@ impl Drop for Open {
 impl Guest {
     /// Answers the requests of a connection.
     async fn converse(self, stream: TcpStream, place: Place, mut closing: watch::Receiver<bool>) {
-        // Tokens are small and should leave at once.
+        // Tokens are small, and should be sent at once.
         let _ = stream.set_nodelay(true);
         let limits = &self.app.limits;
         let traffic = Arc::new(Traffic::of(&self.answering));
@@ -351,13 +352,13 @@ impl Guest {
             .max_buf_size(limits.head_bytes)
             .serve_connection(socket, service);
         let mut connection = std::pin::pin!(connection);
-        // Who comes while the server drains is told so, and not just cut off.
+        // A client that connects while the server drains gets an error, and not just a closed connection.
         let late = self.app.is_closing();
-        // Since when it has been seen doing nothing, and how many requests it had had then.
+        // Time since which the connection has been idle, and the number of its requests until then.
         let mut idle: Option<(Instant, usize)> = None;
         loop {
             tokio::select! {
-                // Whatever went wrong, it went wrong with this connection alone.
+                // An error concerns this connection alone.
                 _ = connection.as_mut() => return,
                 () = go.notified() => return,
                 _ = closing.wait_for(|closing| *closing), if !late => break,
@@ -386,15 +387,16 @@ impl Guest {
         let mut request = request.map(|body| Watched::new(body, Arc::clone(&traffic)));
         request.extensions_mut().insert(wire);
         let mut response = self.app.respond(request).await;
-        // Of a request that has two readings, or that was not read to its end, nobody knows where the next one begins.
+        // After a request that is ambiguous, or was not read to its end, the beginning of the next one is unknown.
         if last || self.app.is_retiring() || traffic.is_ambiguous() || traffic.is_unread() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }
 
-    /// Waits for a seat, if the request needs one. Whether it is the connection's last; none if too many wait. A client that
-    /// closes its connection meanwhile ends it, and leaves its place to others.
+    /// Waits for a seat, if the request needs one. Returns whether the request is the connection's last; `None` if too
+    /// many wait. If the client closes its connection meanwhile, the connection ends, and its place in the queue is
+    /// free for others.
     async fn sit(&self, request: &Request<Incoming>, place: &Mutex<Place>) -> Option<bool> {
         let always = routes::answers_always(request.uri().path());
         let (line, end) = {

@@ -1,7 +1,7 @@
-//! Models on their way into memory and out of it, and the requests that wait for them.
+//! Loading and unloading of models, and the requests that wait for them.
 //!
-//! [`crate::residency`] says what is to be done; here it is done: on a thread for each model that is loaded or unloaded, so
-//! that nobody waits for one that he has not asked for.
+//! [`crate::residency`] plans the steps; this module executes them, each on a thread of its own, so that no request
+//! waits for the loading of another model.
 
 use crate::error::ApiError;
 use crate::models::{Answer, Lease, Models};
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-/// When a client should ask again for a model that could not be had.
+/// Time after which a client should retry a model that could not be loaded.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// A request that waits; it does so no longer when this is dropped.
+/// Guard of a request that waits for a model; withdraws it when dropped.
 struct Asking<'a> {
     models: &'a Arc<Models>,
     place: Place,
@@ -42,11 +42,11 @@ impl Drop for Asking<'_> {
 }
 
 impl Models {
-    /// The use of a model, which is loaded for it if it is not there. The client may go while it is loaded: others then find it
-    /// there.
+    /// Returns a lease of a model, which is loaded first if necessary. If the client disconnects meanwhile, the model
+    /// is loaded all the same, and available to others.
     ///
     /// # Errors
-    /// It cannot be loaded, or there was no room for it for too long.
+    /// The model cannot be loaded, or there was not enough memory for it for too long.
     pub(crate) async fn lease(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Lease, ApiError> {
         let Some((_, place)) = slot.on_demand else {
             return Ok(Lease { models: Arc::clone(self), of: None });
@@ -72,7 +72,7 @@ impl Models {
         }
     }
 
-    /// Takes the steps that are due, and has [`tend`](Self::tend) see when the next ones are.
+    /// Executes the steps that are due, and makes [`tend`](Self::tend) find the time of the next ones.
     pub(crate) fn proceed(self: &Arc<Self>) {
         self.take_steps();
         self.changed.notify_one();
@@ -92,7 +92,7 @@ impl Models {
             match step {
                 Step::Grant(ticket, place) => {
                     let lease = Lease { models: Arc::clone(self), of: Some((place, ticket)) };
-                    // A client that has gone gives it back at once.
+                    // A client that has disconnected drops its lease at once.
                     drop(answer.map(|answer| answer.send(Ok(lease))));
                 }
                 Step::Refuse(_, place) => {
@@ -111,7 +111,7 @@ impl Models {
         let models = Arc::clone(self);
         let work = move || {
             let begin = Instant::now();
-            // A panic in there costs the requests that wait for this model, and nothing else.
+            // A panic of the loader fails only the requests that wait for this model.
             let loaded = catch_unwind(AssertUnwindSafe(|| models.read(&model, available)));
             match loaded.unwrap_or_else(|_| Err("the loader panicked".to_owned())) {
                 Ok(served) => models.is_loaded(&slot, place, served, begin.elapsed()),
@@ -143,7 +143,7 @@ impl Models {
         ]);
     }
 
-    /// Tells all who wait for a model that it cannot be loaded.
+    /// Fails all requests that wait for a model that cannot be loaded.
     fn has_failed(&self, name: &str, place: Place, why: &str) {
         self.log.event(&[
             ("event", json!("model_load_failed")),
@@ -162,7 +162,8 @@ impl Models {
         }
     }
 
-    /// Unloads a model that nobody uses. Its threads end, and its memory is given back, before its bytes are free for others.
+    /// Unloads an unused model. Its threads end, and its memory is returned to the system, before its bytes are
+    /// available to other models.
     fn unload(self: &Arc<Self>, place: Place, why: Why) {
         let Some((slot, _)) = self.at(place) else { return };
         let (models, served) = (Arc::clone(self), slot.place().take());
@@ -172,7 +173,7 @@ impl Models {
             models.is_unloaded(&slot.name, place, why);
             models.proceed();
         };
-        // Without a thread the model is dropped with the closure, here.
+        // If no thread can be started, the model is dropped with the closure, on this thread.
         if Builder::new().name("unloader".to_owned()).spawn(work).is_err() {
             let name = self.at(place).map(|(slot, _)| slot.name.clone()).unwrap_or_default();
             self.is_unloaded(&name, place, why);
@@ -190,7 +191,8 @@ impl Models {
         self.sweep();
     }
 
-    /// Loads the models that are to be there from the start, and unloads for ever those that nobody asks for.
+    /// Loads the models to be preloaded, and executes the steps that become due with time, such as unloading; never
+    /// returns.
     pub(crate) async fn tend(self: Arc<Self>) {
         let preload = async {
             for slot in &self.all() {
@@ -219,7 +221,7 @@ impl Models {
     }
 }
 
-/// Waits for a moment; for ever if there is none.
+/// Waits until a point in time; forever without one.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment.into()).await,

@@ -1,8 +1,8 @@
-//! One line per request on standard error, without anything that a client or a model wrote, but for a request's id and the
-//! names of fields that were ignored.
+//! Log on standard error, one line per request. It has no text of a client or a model, except a request's id and the
+//! names of ignored fields.
 //!
-//! A thread of its own writes the lines: standard error may be a pipe that nobody reads, and that must not stop the server.
-//! Lines that cannot wait any longer are dropped and counted.
+//! A thread of its own writes the lines: standard error may be a pipe that is not read, which must not block the
+//! server. Lines beyond a limit are dropped and counted.
 
 use crate::answer_memory::Held;
 use crate::metrics::Counter;
@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The form of the lines.
+/// Format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// `key=value` pairs.
@@ -27,7 +27,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// By its name: `text`, `json` or `off`.
+    /// Returns the format with this name: `text`, `json` or `off`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<LogFormat> {
         match name {
@@ -39,22 +39,22 @@ impl LogFormat {
     }
 }
 
-/// Lines that may wait to be written, some hundred bytes each.
+/// Maximum number of lines that wait to be written, some hundred bytes each.
 const WAITING: usize = 4096;
-/// How long the last lines have to be written when the server ends.
+/// Time to write the last lines when the server shuts down.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// What the thread that writes is told.
+/// Command for the writing thread.
 enum Order {
     Line(String),
-    /// To say when everything before has been written.
+    /// Reports that all lines before it have been written.
     Flush(SyncSender<()>),
 }
 
-/// Where lines go.
+/// Log of a server.
 pub(crate) struct Log {
     format: LogFormat,
-    /// `None` if there are no lines, or nobody to write them.
+    /// Channel to the writing thread; `None` if the log is off.
     orders: Option<SyncSender<Order>>,
     dropped: Arc<Counter>,
 }
@@ -66,10 +66,10 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Starts the thread that writes. It ends when the log is dropped, as soon as its lines are written.
+    /// Starts the writing thread. It ends when the log is dropped, as soon as its lines are written.
     ///
     /// # Errors
-    /// There can be no more threads.
+    /// The thread cannot be started.
     pub(crate) fn new(format: LogFormat, out: Box<dyn Write + Send>) -> io::Result<Log> {
         let dropped = Arc::new(Counter::default());
         if format == LogFormat::Off {
@@ -83,7 +83,7 @@ impl Log {
         Ok(Log { format, orders: Some(orders), dropped })
     }
 
-    /// Has a line written, if not too many wait already.
+    /// Queues a line, or drops it if too many wait already.
     pub(crate) fn event(&self, fields: &[(&str, Value)]) {
         let Some(orders) = &self.orders else { return };
         if orders.try_send(Order::Line(line(self.format, fields))).is_err() {
@@ -91,12 +91,12 @@ impl Log {
         }
     }
 
-    /// Lines that were dropped.
+    /// Returns the number of dropped lines.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.get()
     }
 
-    /// Waits a moment for the lines to be written.
+    /// Waits up to `LAST_LINES` for the lines to be written.
     pub(crate) fn flush(&self) {
         let (done, written) = mpsc::sync_channel(1);
         let deadline = Instant::now() + LAST_LINES;
@@ -113,10 +113,10 @@ impl Log {
     }
 }
 
-/// Writes lines until the log is dropped. Says how many were dropped as soon as there is room again.
+/// Writes lines until the log is dropped. Reports how many were dropped as soon as there is room again.
 fn write(format: LogFormat, mut out: Box<dyn Write + Send>, orders: &Receiver<Order>, dropped: &Counter) {
     let mut told = 0;
-    // Nobody is left to tell if writing fails.
+    // There is no way to report that writing fails.
     let mut put = |line: &str| {
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     };
@@ -148,7 +148,7 @@ fn line(format: LogFormat, fields: &[(&str, Value)]) -> String {
     line
 }
 
-/// What is said about a request.
+/// Facts about a request for its line.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) key: Option<String>,
@@ -160,21 +160,21 @@ pub(crate) struct Facts {
     pub(crate) completion_tokens: Option<usize>,
     pub(crate) first_token: Option<Instant>,
     pub(crate) finish: Option<&'static str>,
-    /// Fields of the body that nobody knows.
+    /// Unknown fields of the body, which were ignored.
     pub(crate) ignored: Option<String>,
 }
 
-/// The line of a request, written when its answer has been sent or its client has gone.
+/// Log entry of a request, written when its response has been sent or its client has disconnected.
 #[derive(Debug)]
 pub(crate) struct Entry {
     log: Arc<Log>,
     id: String,
-    /// What the client calls it.
+    /// Id that the client gave.
     given: Option<String>,
     route: &'static str,
     started: Instant,
     facts: Mutex<Facts>,
-    /// Memory of the answer, until it has been sent.
+    /// Memory reserved for the answer, until it has been sent.
     held: Mutex<Held>,
 }
 
@@ -191,39 +191,39 @@ impl Entry {
         }
     }
 
-    /// The request's id, which is no other's.
+    /// Returns the request's unique id.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// What its client knows it by.
+    /// Returns the id that the client knows: its own, or else the unique one.
     pub(crate) fn shown(&self) -> &str {
         self.given.as_deref().unwrap_or(&self.id)
     }
 
-    /// When the request came.
+    /// Returns the time of the request's arrival.
     pub(crate) fn started(&self) -> Instant {
         self.started
     }
 
-    /// How long it has taken: in all, and of that until its first token.
+    /// Returns the time since the request's arrival, and the time from its arrival to its first token.
     pub(crate) fn times(&self) -> (Duration, Duration) {
         let first = self.facts.lock().unwrap_or_else(PoisonError::into_inner).first_token;
         let all = self.started.elapsed();
         (all, first.map_or(all, |first| first - self.started))
     }
 
-    /// The fields that were ignored.
+    /// Returns the fields that were ignored.
     pub(crate) fn ignored(&self) -> Option<String> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).ignored.clone()
     }
 
-    /// Keeps memory for the answer until it has been sent or its client has gone.
+    /// Holds memory for the answer until it has been sent or its client has disconnected.
     pub(crate) fn hold(&self, held: Held) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
     }
 
-    /// Adds something.
+    /// Changes the facts.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -238,7 +238,7 @@ impl Drop for Entry {
         let optional = [
             ("key", facts.key.take().map(Value::from)),
             ("model", facts.model.take().map(Value::from)),
-            // Without a status the client went before there was one.
+            // Without a status the client disconnected before there was one.
             ("status", Some(facts.status.map_or(499, |s| s.as_u16()).into())),
             ("code", facts.code.map(Value::from)),
             ("prompt_tokens", facts.prompt_tokens.map(Value::from)),
@@ -258,7 +258,7 @@ impl Drop for Entry {
 mod tests {
     use super::*;
 
-    /// A pipe whose reader takes nothing until it is told to.
+    /// Pipe whose writes block until it is opened.
     #[derive(Clone, Default)]
     struct Pipe {
         open: Arc<(Mutex<bool>, std::sync::Condvar)>,
@@ -285,10 +285,10 @@ mod tests {
         for i in 0..WAITING + 100 {
             log.event(&[("number", i.into())]);
         }
-        // One line may be on its way to the pipe beside those that wait.
+        // In addition to the queued lines, the writing thread may hold one.
         let dropped = log.dropped();
         assert!((99..=100).contains(&dropped), "{dropped}");
-        // Ends although nothing can be written.
+        // Returns although nothing can be written.
         log.flush();
         assert!(pipe.text.lock().unwrap().is_empty());
         *pipe.open.0.lock().unwrap() = true;

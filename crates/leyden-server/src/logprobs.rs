@@ -1,4 +1,4 @@
-//! Tokens of an answer with their logarithmic probabilities, as OpenAI's interfaces show them.
+//! Tokens of an answer with their log probabilities, in the form of OpenAI's APIs.
 
 use crate::mailbox::TokenLogprob;
 use crate::pieces::{self, Pieces};
@@ -7,12 +7,12 @@ use crate::token_name;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A logarithmic probability. Minus infinity is not JSON; OpenAI's number for "nearly impossible" stands in for it.
+/// Returns a log probability as JSON. JSON has no minus infinity; OpenAI's value for "nearly impossible" replaces it.
 pub(crate) fn shown(logprob: f32) -> Value {
     if logprob.is_finite() { json!(logprob) } else { json!(-9999.0) }
 }
 
-/// The content's tokens, each with as many alternatives as were asked for.
+/// Returns the tokens of the content, each with as many alternatives as requested.
 pub(crate) fn content(model: &Served, alternatives: usize, tokens: &[TokenLogprob]) -> Vec<Value> {
     let one = |token: u32, logprob: f32| {
         let bytes = model.tokenizer.token_bytes(token).unwrap_or_default();
@@ -22,7 +22,7 @@ pub(crate) fn content(model: &Served, alternatives: usize, tokens: &[TokenLogpro
         .iter()
         .map(|t| {
             let mut shown = one(t.token, t.logprob);
-            // As with vLLM, the chosen token is one of as many as were asked for.
+            // As in vLLM, the chosen token is one of the requested number.
             let mut top = t.top.clone();
             if top.len() > alternatives {
                 top.remove(alternatives.saturating_sub(1));
@@ -34,7 +34,8 @@ pub(crate) fn content(model: &Served, alternatives: usize, tokens: &[TokenLogpro
         .collect()
 }
 
-/// The same as a list that is written while it is sent: as a tree it would take some hundred times the memory.
+/// Adds the tokens as a list that is written while it is sent: as a JSON tree it would take about a hundred times the
+/// memory.
 pub(crate) fn list(
     pieces: &mut Pieces,
     model: &Arc<Served>,
@@ -49,7 +50,7 @@ pub(crate) fn list(
     })
 }
 
-/// Adds the same list of tokens that several documents show.
+/// Adds a list of tokens that several documents share.
 pub(crate) fn shared(
     pieces: &mut Pieces,
     model: &Arc<Served>,
