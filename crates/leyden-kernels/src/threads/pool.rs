@@ -124,8 +124,8 @@ impl Shared {
                 if index >= end {
                     break;
                 }
-                // SAFETY: the closure outlives the job, which cannot close while this member is inside.
                 let outer = IN_TASK_OF.replace(std::ptr::from_ref(self).addr());
+                // SAFETY: the closure outlives the job, which cannot close while this member is inside.
                 let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, index) }));
                 IN_TASK_OF.set(outer);
                 if let Err(payload) = result {
