@@ -1,7 +1,7 @@
-//! From the engine's thread to the task that answers a request.
+//! The channel between the engine's thread and the task that answers a request.
 //!
-//! The engine never waits for a reader: what is not read yet is joined with what comes next, so a mailbox holds at most
-//! an answer, whose length the context bounds. A dropped [`Mailbox`] is how a request is cancelled.
+//! The engine never waits for a reader: unread updates are merged, so a mailbox holds at most one whole answer, whose
+//! length the context bounds. Dropping the [`Mailbox`] cancels the request.
 
 use leyden_engine::TokenLogprobs;
 use leyden_engine::schedule::Refusal;
@@ -11,27 +11,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How a choice ended.
+/// Reason why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The model ended it, or a stop text appeared.
+    /// The model generated an end token, or a stop string appeared.
     Stop,
-    /// It has the tokens it may have, or the context is full.
+    /// The token limit was reached, or the context is full.
     Length,
-    /// Its time was over.
+    /// The deadline of the request has passed.
     Deadline,
-    /// The server is closing.
+    /// The server is shutting down.
     Closing,
-    /// The step that it was in failed.
+    /// The step that computed it failed.
     Failed,
-    /// The model computed values that are not numbers.
+    /// The model computed values that are not finite.
     NotFinite,
-    /// No token continues what the text must look like.
+    /// No token continues a valid text of the grammar.
     Stuck,
 }
 
 impl End {
-    /// Its place among [`FINISHES`](crate::metrics::FINISHES).
+    /// Returns the index in [`FINISHES`](crate::metrics::FINISHES).
     pub(crate) fn finish(self) -> usize {
         match self {
             End::Stop => 0,
@@ -43,14 +43,14 @@ impl End {
     }
 }
 
-/// A generated token with its logarithmic probabilities.
+/// A generated token with its log probabilities.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenLogprob {
     pub(crate) token: u32,
-    /// Where it begins in the answer's text, in characters.
+    /// Offset of the token in the answer's text, in characters.
     pub(crate) offset: usize,
     pub(crate) logprob: f32,
-    /// The best tokens, best first, and the chosen one if it is none of them.
+    /// The most likely tokens, best first, and the chosen one if it is not among them.
     pub(crate) top: Vec<(u32, f32)>,
 }
 
@@ -61,25 +61,25 @@ impl TokenLogprob {
     }
 }
 
-/// What is new about a choice.
+/// Unread changes of a choice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Update {
     pub(crate) parts: Vec<OutputEvent>,
-    /// Only if they are wanted.
+    /// Log probabilities of the new tokens, if requested.
     pub(crate) logprobs: Vec<TokenLogprob>,
-    /// Those of the prompt's tokens from the second on, if they are wanted.
+    /// Log probabilities of the prompt's tokens from the second on, if requested.
     pub(crate) prompt_logprobs: Vec<TokenLogprobs>,
-    /// Tokens generated, in all; the one that ended the text is not among them.
+    /// Number of tokens generated so far, without the token that ended the text.
     pub(crate) generated: usize,
-    /// Tokens of the prompt that were in the cache, once known.
+    /// Number of prompt tokens found in the prefix cache, once known.
     pub(crate) cached: Option<usize>,
-    /// The state of an embedding.
+    /// Hidden states of an embedding request.
     pub(crate) state: Vec<f32>,
     pub(crate) end: Option<End>,
 }
 
 impl Update {
-    /// Adds to what is said; what goes on is joined.
+    /// Appends output events, and merges those that continue the last one.
     pub(crate) fn say(&mut self, parts: impl IntoIterator<Item = OutputEvent>) {
         for part in parts {
             match (self.parts.last_mut(), part) {
@@ -94,7 +94,7 @@ impl Update {
         }
     }
 
-    /// The content of what is said.
+    /// Returns the content of the output events.
     pub(crate) fn text(&self) -> String {
         let content = |part: &OutputEvent| match part {
             OutputEvent::Content(text) => Some(text.clone()),
@@ -106,10 +106,10 @@ impl Update {
 
 #[derive(Debug, Default)]
 struct Letters {
-    /// Whether the request was taken, once decided.
+    /// The decision on the request, once made.
     verdict: Option<Result<(), Refusal>>,
     parts: Vec<Option<Update>>,
-    /// The worker is no more.
+    /// True if the worker ended.
     abandoned: bool,
 }
 
@@ -126,15 +126,15 @@ impl Shared {
     }
 }
 
-/// The reader's side.
+/// The receiving side of a mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox(Arc<Shared>);
 
-/// The engine's side.
+/// The engine's side of a mailbox.
 #[derive(Debug)]
 pub(crate) struct Sender(Arc<Shared>);
 
-/// A mailbox for a request of `choices` choices.
+/// Creates a mailbox for a request of `choices` choices.
 pub(crate) fn mailbox(choices: usize) -> (Sender, Mailbox) {
     let letters = Letters { parts: vec![None; choices], ..Letters::default() };
     let letters = Mutex::new(letters);
@@ -143,18 +143,18 @@ pub(crate) fn mailbox(choices: usize) -> (Sender, Mailbox) {
 }
 
 impl Sender {
-    /// Whether nobody reads any more.
+    /// Returns true if the receiver was dropped.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.closed.load(Ordering::Relaxed)
     }
 
-    /// Says whether the request was taken.
+    /// Accepts or refuses the request.
     pub(crate) fn decide(&self, verdict: Result<(), Refusal>) {
         self.0.lock().verdict.get_or_insert(verdict);
         self.0.arrived.notify_one();
     }
 
-    /// Changes what is new about a choice.
+    /// Changes the unread update of a choice.
     pub(crate) fn update(&self, choice: usize, change: impl FnOnce(&mut Update)) {
         let mut letters = self.0.lock();
         if let Some(part) = letters.parts.get_mut(choice) {
@@ -172,7 +172,7 @@ impl Drop for Sender {
     }
 }
 
-/// The worker ended without an answer.
+/// Error of a worker that ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abandoned;
 
@@ -192,7 +192,7 @@ impl Mailbox {
         }
     }
 
-    /// Waits for news: of each choice that has any, its number and what is new.
+    /// Waits for updates. Returns the index and the update of each choice that has one.
     pub(crate) async fn next(&mut self) -> Result<Vec<(usize, Update)>, Abandoned> {
         loop {
             let (news, abandoned) = {
@@ -211,7 +211,7 @@ impl Mailbox {
         }
     }
 
-    /// The same, but gives up after a time.
+    /// Waits like [`next`](Self::next), for a limited time.
     pub(crate) async fn next_within(
         &mut self,
         time: Duration,

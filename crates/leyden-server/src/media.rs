@@ -1,9 +1,9 @@
-//! Pictures, sound, videos and files in requests, which are refused by what they are: models here read text.
+//! Refusal of pictures, sound, videos and files in requests: the models here read text only.
 
 use crate::error::ApiError;
 use serde_json::Value;
 
-/// The types of parts and outputs, as the dialects write them, and what they are.
+/// Types of parts and outputs in all dialects, with the name of their medium.
 const TYPES: &[(&str, &str)] = &[
     ("image", "pictures"),
     ("image_url", "pictures"),
@@ -20,10 +20,10 @@ const TYPES: &[(&str, &str)] = &[
     ("document", "documents beside the text"),
 ];
 
-/// The sources of documents that are no texts.
+/// Types of document sources that are not text.
 const SOURCES: &[&str] = &["base64", "url", "file"];
 
-/// The fields of media: Ollama's, llama-server's and vLLM's.
+/// Fields with media: Ollama's, llama-server's and vLLM's.
 const FIELDS: &[(&str, &str)] = &[
     ("images", "pictures"),
     ("image", "pictures"),
@@ -36,10 +36,10 @@ const FIELDS: &[(&str, &str)] = &[
     ("video_url", "videos"),
 ];
 
-/// The refusal of a part or output of this type, if it is one of a medium.
+/// Returns the refusal of a part or output of this type, if the type is one of a medium.
 pub(crate) fn of_type(at: &str, given: Option<&Value>) -> Option<ApiError> {
     let given = given?.as_str()?;
-    // A document that is no text is told by its source.
+    // The type of a document's source tells that it is not text.
     let of_source = at.ends_with("source.type") && SOURCES.contains(&given);
     let what = match TYPES.iter().find(|(name, _)| *name == given) {
         _ if of_source => "files",
@@ -49,7 +49,7 @@ pub(crate) fn of_type(at: &str, given: Option<&Value>) -> Option<ApiError> {
     Some(refused(at, what))
 }
 
-/// The refusal of a field that has a medium in it, if it is one.
+/// Returns the refusal of a field that contains a medium.
 pub(crate) fn of_field(at: &str, name: &str, value: &Value) -> Option<ApiError> {
     let (_, what) = FIELDS.iter().find(|(known, _)| *known == name)?;
     let is_empty = match value {

@@ -1,7 +1,7 @@
-//! The messages of a conversation, as clients send them and as templates read them.
+//! The messages of a conversation, converted from the form of clients to that of chat templates.
 //!
-//! Clients send back what they got, so an assistant's message may have everything that an answer has, and what other
-//! servers and libraries add to one.
+//! Clients send answers back as messages, so an assistant's message may have every field of an answer, and fields that
+//! other servers and libraries add.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -10,10 +10,10 @@ use crate::tool_kinds::arguments_of;
 use leyden_text::Message;
 use serde_json::{Map, Value, json};
 
-/// The roles that a message may have, and what templates call them.
+/// Roles of messages, and their names in chat templates.
 const ROLES: &[(&str, &str)] = &[
     ("system", "system"),
-    // Templates know the older name.
+    // Chat templates have the older name.
     ("developer", "system"),
     ("user", "user"),
     ("assistant", "assistant"),
@@ -22,32 +22,32 @@ const ROLES: &[(&str, &str)] = &[
     ("function", "tool"),
 ];
 
-/// What stands in answers of servers or in messages of client libraries and says nothing to a model.
+/// Fields of other servers' answers or of client libraries' messages that have no meaning for a model.
 const HARMLESS: &[&str] =
     &["annotations", "parsed", "provider_specific_fields", "reasoning_details", "thinking_blocks"];
 
-/// The same in a call, in its function, and in a part of a content.
+/// Fields without meaning for a model in a call, in its function, and in a content part.
 const HARMLESS_IN_CALL: &[&str] = &["index", "extra_content", "provider_specific_fields"];
 const HARMLESS_IN_FUNCTION: &[&str] = &["parsed_arguments"];
 const HARMLESS_IN_PART: &[&str] = &["annotations", "cache_control", "logprobs"];
 
-/// The kinds of parts that are texts, and where the text is.
+/// Types of content parts that are text, and the field with the text.
 const PARTS: &[(&str, &str)] =
     &[("text", "text"), ("input_text", "text"), ("output_text", "text"), ("refusal", "refusal")];
 
-/// The messages of a conversation.
+/// Reads the messages of a conversation.
 pub(crate) fn read(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     let mut older = OlderCalls::default();
     let read = |(i, value)| message(&format!("messages[{i}]"), value, &mut older);
     values.into_iter().enumerate().map(read).collect()
 }
 
-/// Ids for calls in OpenAI's older form, which has none: a call and the message that answers it have the same.
+/// Ids for calls in OpenAI's older form, which has none: a call and the message with its result get the same id.
 #[derive(Default)]
 struct OlderCalls(usize);
 
 impl OlderCalls {
-    /// Nine letters and digits: what the strictest template wants of an id.
+    /// Returns an id of nine letters and digits, the form that the strictest chat template accepts.
     fn id(&self) -> String {
         format!("fcall{:04}", self.0 % 10_000)
     }
@@ -74,7 +74,7 @@ fn message(path: &str, value: Value, older: &mut OlderCalls) -> Result<Message, 
             extra.insert("reasoning_content".to_owned(), text.into());
         }
     }
-    // An assistant that calls, thinks or refuses need not say anything else.
+    // An assistant's message with calls, reasoning or a refusal needs no content.
     let content = match fields.take("content") {
         Some(content) => text_of(content),
         None => fields.text("refusal").unwrap_or_default(),
@@ -82,7 +82,7 @@ fn message(path: &str, value: Value, older: &mut OlderCalls) -> Result<Message, 
     Ok(Message { role: role.to_owned(), content, extra })
 }
 
-/// A text, or a list of parts that are texts, which are put on lines of their own, as vLLM and llama.cpp do.
+/// Returns the text of a content: a string, or text parts, which are joined with newlines as in vLLM and llama.cpp.
 pub(crate) fn text_of(content: Value) -> String {
     let text = |part: Value| {
         let mut part = Fields::from(part);
@@ -95,7 +95,7 @@ pub(crate) fn text_of(content: Value) -> String {
     }
 }
 
-/// The calls of a message as templates get them; `None` if it has none.
+/// Returns the calls of a message in the form of chat templates; `None` if it has none.
 fn calls(
     path: &str,
     fields: &mut Fields,
@@ -140,7 +140,8 @@ fn tool_call(mut fields: Fields) -> Value {
     call
 }
 
-/// A function's name and its arguments as a text with JSON, which stays as it is: a template shows the same digits.
+/// Returns a function's name and arguments. The JSON text of the arguments is kept, so a template prints the same
+/// digits.
 fn function(mut function: Fields) -> Value {
     let arguments = match function.take("arguments") {
         Some(Value::String(text)) if !text.trim().is_empty() => text,
@@ -150,7 +151,7 @@ fn function(mut function: Fields) -> Value {
     json!({ "name": function.text("name"), "arguments": arguments })
 }
 
-/// The field `messages` in the OpenAPI document.
+/// Returns the schema of `messages` in the OpenAPI document.
 pub(crate) fn schema(limits: &Limits) -> Value {
     let name = json!({ "type": "string", "maxLength": limits.name_chars });
     let content = content_schema(limits);
@@ -192,7 +193,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     json!({ "type": "array", "minItems": 1, "maxItems": limits.messages, "items": { "anyOf": kinds } })
 }
 
-/// A content: a text, or parts that are texts.
+/// Returns the schema of a content: a string or text parts.
 pub(crate) fn content_schema(limits: &Limits) -> Value {
     let part = |text: &str| {
         let kinds: Vec<&str> = PARTS.iter().filter(|(_, at)| *at == text).map(|(kind, _)| *kind).collect();
@@ -203,7 +204,7 @@ pub(crate) fn content_schema(limits: &Limits) -> Value {
     json!({ "anyOf": [{ "type": "string" }, { "type": "array", "maxItems": limits.content_parts, "items": parts }] })
 }
 
-/// The schema of an object with these properties and some that may be anything.
+/// Returns the schema of an object with these properties; the values of the `harmless` ones are not checked.
 fn closed(required: &[&str], mut properties: Value, harmless: &[&str]) -> Value {
     harmless.iter().for_each(|name| properties[*name] = json!({}));
     json!({

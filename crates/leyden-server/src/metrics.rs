@@ -1,13 +1,13 @@
 //! Counters, gauges and histograms, and their text form (Prometheus exposition format 0.0.4).
 //!
-//! Names that begin with `vllm:` mean what inference gateways read under them; ours begin with `leyden_`. Every series
-//! is there from the start, with 0.
+//! The meaning of names with the prefix `vllm:` is that which inference gateways expect; our own names have the prefix
+//! `leyden_`. Every series exists from the start, with the value 0.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that grows, or is set.
+/// A counter or a gauge.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -16,7 +16,7 @@ impl Counter {
         self.0.fetch_add(n as u64, Ordering::Relaxed);
     }
 
-    /// For gauges.
+    /// Subtracts from a gauge.
     pub(crate) fn sub(&self, n: usize) {
         self.0.fetch_sub(n as u64, Ordering::Relaxed);
     }
@@ -30,19 +30,19 @@ impl Counter {
     }
 }
 
-/// Upper bounds of times in seconds, for prompts, queues and whole answers.
+/// Upper bounds in seconds of the buckets for prompts, queueing and whole answers.
 const LONG: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
-/// The same for the time between two tokens.
+/// Upper bounds in seconds of the buckets for the time between two tokens.
 const SHORT: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// Times by size.
+/// A histogram of durations.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     bounds: &'static [f64],
-    /// One more than there are bounds.
+    /// Counts per bucket; one more than there are bounds.
     counts: Vec<AtomicU64>,
     sum_ns: AtomicU64,
 }
@@ -62,7 +62,7 @@ impl Histogram {
     }
 }
 
-/// What one worker of a model counts.
+/// Metrics of one worker of a model.
 #[derive(Debug)]
 pub(crate) struct ModelMetrics {
     pub(crate) waiting: Counter,
@@ -81,9 +81,9 @@ pub(crate) struct ModelMetrics {
     pub(crate) restarts: Counter,
     pub(crate) guesses: Counter,
     pub(crate) right_guesses: Counter,
-    /// By [`FINISHES`].
+    /// Number of ended requests, by [`FINISHES`].
     pub(crate) finished: [Counter; FINISHES.len()],
-    /// By [`REFUSALS`].
+    /// Number of refused requests, by [`REFUSALS`].
     pub(crate) refused: [Counter; REFUSALS.len()],
     pub(crate) first_token: Histogram,
     pub(crate) inter_token: Histogram,
@@ -92,9 +92,9 @@ pub(crate) struct ModelMetrics {
     pub(crate) step: Histogram,
 }
 
-/// How requests end.
+/// Labels for the reasons why requests end.
 pub(crate) const FINISHES: [&str; 5] = ["stop", "length", "abort", "deadline", "error"];
-/// Why they are not taken.
+/// Labels for the reasons why requests are refused.
 pub(crate) const REFUSALS: [&str; 3] = ["queue_full", "key_queue_full", "other"];
 
 impl Default for ModelMetrics {
@@ -128,25 +128,25 @@ impl Default for ModelMetrics {
 }
 
 impl ModelMetrics {
-    /// The part of the cache that running requests hold, 0 to 1.
+    /// Returns the fraction of the KV cache that running requests use, 0 to 1.
     fn kv_usage(&self) -> f64 {
         self.kv_blocks_used.get() as f64 / self.kv_blocks.get().max(1) as f64
     }
 }
 
-/// What the HTTP side counts.
+/// Metrics of the HTTP side.
 #[derive(Debug, Default)]
 pub(crate) struct HttpMetrics {
     pub(crate) connections: Counter,
     pub(crate) connections_total: Counter,
-    /// Turned away, because there were too many, or too many of their address.
+    /// Number of connections refused because of the connection limits, in all or per address.
     pub(crate) connections_refused: Counter,
-    /// By hundreds: 2xx to 5xx.
+    /// Number of responses by class: 2xx to 5xx.
     pub(crate) responses: [Counter; 4],
 }
 
 impl HttpMetrics {
-    /// Responses of all classes.
+    /// Returns the number of responses of all classes.
     pub(crate) fn answers(&self) -> u64 {
         self.responses.iter().map(Counter::get).sum()
     }
@@ -161,7 +161,7 @@ impl HttpMetrics {
 
 type Read = fn(&ModelMetrics) -> f64;
 
-/// Name, help, type, and where the value comes from.
+/// Name, help, type, and reader of each value.
 const VALUES: &[(&str, &str, &str, Read)] = &[
     ("vllm:num_requests_waiting", "Requests that wait.", "gauge", |m| m.waiting.get() as f64),
     ("vllm:num_requests_running", "Requests that run.", "gauge", |m| m.running.get() as f64),
@@ -201,16 +201,16 @@ const HISTOGRAMS: &[(&str, &str, Times)] = &[
     ("leyden_step_seconds", "Time of a step.", |m| &m.step),
 ];
 
-/// What one worker counts, and whose it is.
+/// Metrics of one worker, with the labels of their series.
 pub(crate) struct Series<'a> {
     pub(crate) model: &'a str,
-    /// Its number, where the model has several.
+    /// The worker's index, if the model has several.
     pub(crate) engine: Option<usize>,
     pub(crate) metrics: &'a ModelMetrics,
 }
 
 impl Series<'_> {
-    /// Labels; the number has the name that vLLM gives it.
+    /// Returns the labels; the label of the worker's index has vLLM's name.
     fn labels(&self, more: Option<(&str, &str)>) -> String {
         let model = self.model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
         let mut labels = format!("{{model_name=\"{model}\"");
@@ -225,7 +225,8 @@ impl Series<'_> {
     }
 }
 
-/// The page for `/metrics`. `comings` counts the models that were loaded and unloaded, and the bytes of those in memory.
+/// Returns the page for `/metrics`. `comings` has the numbers of models loaded and unloaded, and the bytes of those in
+/// memory.
 pub(crate) fn page(
     engines: &[Series<'_>],
     http: &HttpMetrics,
@@ -292,7 +293,7 @@ pub(crate) fn page(
     out
 }
 
-// Writing to a text cannot fail.
+// Writing to a string cannot fail.
 
 fn head(out: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -334,7 +335,7 @@ mod tests {
         };
         assert_eq!([value("0.005"), value("0.01"), value("1000"), value("+Inf")], ["2", "3", "3", "4"]);
         assert!(page.contains("vllm:request_queue_time_seconds_sum{model_name=\"a\\\"b\"} 2000.012"));
-        // Every name has a type, and nothing stands twice.
+        // Every name has a type, and no name appears twice.
         let names: Vec<&str> = page.lines().filter_map(|l| l.strip_prefix("# TYPE ")).collect();
         let mut unique = names.clone();
         unique.sort_unstable();

@@ -1,4 +1,4 @@
-//! A model that is served.
+//! [`Model`]: a loaded model and the options for serving it.
 
 use crate::adapters::ServedAdapter;
 use crate::defaults::Defaults;
@@ -13,64 +13,64 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The parts of a loaded model, and how to serve it.
+/// A loaded model and the options for serving it.
 pub struct Model {
-    /// What clients call it.
+    /// Name for clients.
     pub name: String,
-    /// What else they may call it.
+    /// Further names for clients.
     pub aliases: Vec<String>,
-    /// Its weights.
+    /// Weights.
     pub network: Arc<dyn Network>,
-    /// The processors that it runs on: an engine on each, at least one.
+    /// The processors, with an engine on each; at least one.
     pub cpus: Vec<Arc<Cpu>>,
-    /// Its adapters.
+    /// LoRA adapters.
     pub adapters: Vec<ServedAdapter>,
-    /// Its tokenizer.
+    /// Tokenizer.
     pub tokenizer: Arc<dyn Tokenizer>,
-    /// Its chat template, if it has one.
+    /// Chat template, if there is one.
     pub template: Option<Arc<ChatTemplate>>,
-    /// Whether special tokens that messages spell out are such, and not text.
+    /// True if special tokens spelled out in messages are encoded as special tokens, not as text.
     pub special_in_content: bool,
-    /// An answer that is nothing but calls of declared tools, in JSON without the marks of the model's format, is
-    /// these calls.
+    /// True if an answer that consists only of JSON calls of declared tools, without the markers of the model's format,
+    /// is parsed as calls.
     pub bare_calls: bool,
-    /// How tokens are chosen where a request does not say.
+    /// Default sampling parameters of requests.
     pub sampling: SamplingParams,
-    /// Values that requests get where they name none.
+    /// Default values of request fields.
     pub defaults: Defaults,
-    /// Texts across which DRY sees no repetition where a request does not say.
+    /// Default sequence breakers of DRY: repetitions do not extend across them.
     pub sequence_breakers: Vec<String>,
-    /// How the vectors of texts are made.
+    /// Pooling of hidden states into the vectors of texts.
     pub pooling: Pooling,
-    /// What goes before texts of each kind that become vectors.
+    /// Prefixes for each kind of text that is embedded.
     pub prompts: Prompts,
-    /// Each of its engines.
+    /// Options of each engine.
     pub worker: WorkerOptions,
-    /// What is told of it.
+    /// Description for clients.
     pub info: ModelInfo,
 }
 
-/// What a server tells of a model beside its name.
+/// Description of a model for clients, beside its name.
 #[derive(Clone, Debug)]
 pub struct ModelInfo {
-    /// The name of its architecture.
+    /// Name of the architecture.
     pub architecture: String,
-    /// The format of its file or folder, such as `gguf`.
+    /// Format of the file or folder, such as `gguf`.
     pub format: String,
-    /// How most of its weights are stored, such as `Q4_K`.
+    /// Type of most of the weights, such as `Q4_K`.
     pub weights: String,
-    /// How many weights it has.
+    /// Number of weights.
     pub parameters: u64,
-    /// How many bytes these take.
+    /// Size of the weights in bytes.
     pub bytes: u64,
-    /// When its file was last changed.
+    /// Time of the last change of the file.
     pub modified: SystemTime,
-    /// The SHA-256 of its files.
+    /// SHA-256 of the files.
     pub digest: Fingerprint,
 }
 
 impl Model {
-    /// Bytes of memory that weights, caches and workspaces take.
+    /// Returns the bytes of memory of weights, caches and workspaces.
     pub(crate) fn bytes(&self) -> u64 {
         let o = &self.worker;
         let shape = self.network.kv_shape(o.kv_type).ok();

@@ -1,8 +1,7 @@
-//! The models of a server: those that stay in memory, and those that are loaded when a request names them.
+//! The models of a server: those that stay in memory, and those that are loaded on demand.
 //!
-//! A request holds a [`Lease`] of its model from before it is prepared until its answer has ended, and no
-//! model is unloaded that somebody holds. Which are loaded and unloaded, and when, is decided in [`crate::residency`] and done
-//! in [`crate::loading`].
+//! A request holds a [`Lease`] of its model from before it is prepared until its answer has ended, and a model with
+//! leases is never unloaded. Loading and unloading are decided in [`crate::residency`] and done in [`crate::loading`].
 
 use crate::abilities::{Abilities, Wish};
 use crate::error::ApiError;
@@ -22,10 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// The sender of a model's use, or of an error, to a request that waits for it.
+/// Sender of a lease, or of an error, to a request that waits for a model.
 pub(crate) type Answer = oneshot::Sender<Result<Lease, ApiError>>;
 
-/// The requests that ask for models.
+/// The requests that wait for models that are loaded on demand.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) plan: Residency,
@@ -38,16 +37,16 @@ impl Desk {
     }
 }
 
-/// The use of a model for a request.
+/// A request's use of a model.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) models: Arc<Models>,
-    /// The place and the ticket, of a model that comes and goes.
+    /// Index and ticket, if the model is loaded on demand.
     pub(crate) of: Option<(Place, Ticket)>,
 }
 
 impl Lease {
-    /// Changes how long the model stays after its last request; `None`: until others need the room.
+    /// Sets the time that the model stays loaded after its last request; `None`: until others need the memory.
     pub(crate) fn keep(&self, idle: Option<Duration>) {
         if let Some((place, _)) = self.of {
             self.models.desk().plan.keep(place, idle);
@@ -68,14 +67,14 @@ impl Drop for Lease {
 pub(crate) struct Models {
     slots: RwLock<Vec<Arc<Slot>>>,
     desk: Mutex<Desk>,
-    /// Something has changed for the models that come and go.
+    /// Notifies of changes that concern the models loaded on demand.
     pub(crate) changed: Notify,
     pub(crate) loads: AtomicU64,
     pub(crate) unloads: AtomicU64,
     pub(crate) log: Arc<Log>,
     names: Option<NameFinder>,
     list: Option<Lister>,
-    /// Held while the disk is looked at.
+    /// Lock held while the disk is searched for models.
     listing: tokio::sync::Mutex<()>,
 }
 
@@ -85,20 +84,21 @@ impl fmt::Debug for Models {
     }
 }
 
-/// What is seen of a loaded model.
+/// State of a loaded model.
 #[derive(Clone, Debug)]
 pub(crate) struct Resident {
     pub(crate) served: Arc<Served>,
     pub(crate) bytes: u64,
-    /// How long it stays if nobody asks for it; `None`: it is not unloaded for being idle.
+    /// Time until the model is unloaded if no request comes; `None`: it has no idle timeout.
     pub(crate) stays: Option<Duration>,
 }
 
 impl Models {
-    /// Starts those that stay; the others will be loaded into `budget` bytes, and requests wait for room there as `times` say.
+    /// Starts the models that stay in memory. Those in `on_demand` are loaded into `budget` bytes; `times` bounds the
+    /// waits of requests for memory.
     ///
     /// # Errors
-    /// Two have one name, or memory or threads are short.
+    /// Two models have the same name, or memory or threads are short.
     pub(crate) fn start(
         models: Vec<Model>,
         on_demand: Vec<OnDemand>,
@@ -149,12 +149,12 @@ impl Models {
         })
     }
 
-    /// The same, found by further names too, and with those that come and go on the disk.
+    /// Adds finders of models: by further names, and of those that appear on and vanish from the disk.
     pub(crate) fn found_by(self, names: Option<NameFinder>, list: Option<Lister>) -> Models {
         Models { names, list, ..self }
     }
 
-    /// Adds one; one with its name that is there already stays as it is.
+    /// Adds a model that is loaded on demand, unless there is one of its name.
     ///
     /// # Errors
     /// Another model has one of its aliases.
@@ -174,12 +174,12 @@ impl Models {
         Ok(())
     }
 
-    /// Who waits for models that come and go.
+    /// Locks the requests that wait for models.
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The model that comes and goes at a place.
+    /// Returns the on-demand model at an index.
     pub(crate) fn at(&self, place: Place) -> Option<(Arc<Slot>, OnDemand)> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.iter().find_map(|slot| match &slot.on_demand {
@@ -188,7 +188,7 @@ impl Models {
         })
     }
 
-    /// Unloads a model as soon as no request needs it, if it is one that goes; whether it is.
+    /// Unloads an on-demand model as soon as no request uses it. Returns false for a model that stays.
     pub(crate) fn let_go(self: &Arc<Self>, slot: &Slot) -> bool {
         let Some((_, place)) = &slot.on_demand else { return false };
         self.desk().plan.keep(*place, Some(Duration::ZERO));
@@ -196,10 +196,10 @@ impl Models {
         true
     }
 
-    /// Takes models out and adds others. Requests that run on the former go on to their end.
+    /// Removes models and adds others. Requests that run on removed ones go on to their end.
     ///
     /// # Errors
-    /// As [`add`](Self::add), for the first that cannot be added; the others are.
+    /// The first error of [`add`](Self::add); the models after it are added all the same.
     pub(crate) fn apply(self: &Arc<Self>, changed: Changed) -> Result<(), Error> {
         for name in &changed.gone {
             for slot in self.all().into_iter().filter(|slot| slot.name == *name && slot.is_on_demand()) {
@@ -213,7 +213,7 @@ impl Models {
         changed.new.into_iter().map(|model| self.add(model)).fold(Ok(()), Result::and)
     }
 
-    /// Forgets the models that were taken out and are used by nobody any more.
+    /// Drops the removed models that have no requests left.
     pub(crate) fn sweep(&self) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let mut desk = self.desk();
@@ -224,10 +224,10 @@ impl Models {
         slots.retain(|slot| !is_over(slot).is_some_and(|place| desk.plan.retire(place)));
     }
 
-    /// Looks for models that came and went on the disk.
+    /// Searches the disk for new and vanished models.
     pub(crate) async fn refresh(self: &Arc<Self>) {
         let Some(list) = self.list.clone() else { return };
-        // Who asks meanwhile waits for the same look, and then takes one that finds nothing new.
+        // Concurrent callers wait for this search, and then do one of their own that finds nothing new.
         let _turn = self.listing.lock().await;
         let Ok(changed) = tokio::task::spawn_blocking(move || list()).await else { return };
         if let Err(error) = self.apply(changed) {
@@ -235,7 +235,7 @@ impl Models {
         }
     }
 
-    /// The one with a name, after a look at the disk where it is not known.
+    /// Returns the model with a name, after a search of the disk if the name is unknown.
     ///
     /// # Errors
     /// As [`find_for`](Self::find_for).
@@ -253,37 +253,37 @@ impl Models {
         }
     }
 
-    /// All of them.
+    /// Returns all models.
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.iter().filter(|slot| !slot.gone.load(Ordering::SeqCst)).cloned().collect()
     }
 
-    /// Returns the number of places of models, those that were taken out and are still used included, and of places that come
-    /// and go.
+    /// Returns the number of slots, including those of removed models still in use, and the number of places of
+    /// on-demand models.
     #[cfg(test)]
     pub(crate) fn places(&self) -> (usize, usize) {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).len();
         (slots, self.desk().plan.places())
     }
 
-    /// Those that are loaded.
+    /// Returns the loaded models.
     pub(crate) fn served(&self) -> Vec<Arc<Served>> {
         self.all().iter().filter_map(|slot| slot.served()).collect()
     }
 
-    /// Whether some are loaded when they are asked for.
+    /// Returns true if there are models that are loaded on demand.
     pub(crate) fn come_and_go(&self) -> bool {
         self.list.is_some() || self.all().iter().any(|slot| slot.is_on_demand())
     }
 
-    /// How many were loaded and unloaded since the start, and the bytes that those in memory take.
+    /// Returns the numbers of models loaded and unloaded since the start, and the bytes of those in memory.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let bytes = self.desk().plan.bytes();
         (self.loads.load(Ordering::Relaxed), self.unloads.load(Ordering::Relaxed), bytes)
     }
 
-    /// A model with what it takes and how long it stays, if it is loaded.
+    /// Returns the state of a model, if it is loaded.
     pub(crate) fn resident(&self, slot: &Slot) -> Option<Resident> {
         let served = slot.served()?;
         let (bytes, stays) = match &slot.on_demand {
@@ -293,7 +293,7 @@ impl Models {
         Some(Resident { served, bytes, stays })
     }
 
-    /// The one with a name; of one model any request without a name means that.
+    /// Returns the model with a name; without a name the only model.
     pub(crate) fn find(&self, name: Option<&str>) -> Result<Arc<Slot>, ApiError> {
         self.find_for(name, Wish::Any)
     }
@@ -316,7 +316,7 @@ impl Models {
             return wish.choose(&models).map(|i| Arc::clone(&slots[i]));
         };
         let of = |name: &str| slots.iter().find(|slot| slot.names().any(|n| n == name)).cloned();
-        // Ollama's names have a tag, which says nothing here if it is the usual one.
+        // Ollama's names have a tag; the default tag is dropped.
         let found = of(name).or_else(|| without_tag(name).and_then(of));
         if let Some(found) = found.or_else(|| of(&format!("{name}:latest"))) {
             return Ok(found);

@@ -1,8 +1,9 @@
-//! Moments as texts and as numbers.
+//! Points in time as texts and as numbers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A moment in RFC 3339, in UTC, with milliseconds: `2026-11-27T08:00:00.000Z`. Before 1970 it is the beginning of that.
+/// Formats a time as RFC 3339 in UTC with milliseconds: `2026-11-27T08:00:00.000Z`. Times before 1970 become its
+/// beginning.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -12,21 +13,22 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Year, month and day so many days behind 1970-01-01. Years begin in March here, so that the leap day is their last.
+/// Returns year, month and day of a number of days since 1970-01-01. Years begin in March here, so the leap day is the
+/// last.
 fn date(days: u64) -> (u64, u64, u64) {
     // From 0000-03-01; 400 years have 146,097 days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // Months of 31 and 30 days in turns: 153 days in five.
+    // Months of 31 and 30 days alternate: 153 days in five.
     let month = (5 * day + 2) / 153;
     let of_month = day - (153 * month + 2) / 5 + 1;
     let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (400 * era + year + later, month, of_month)
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
@@ -38,7 +40,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        // As `date -u -d @SECONDS` has them.
+        // Expected values from `date -u -d @SECONDS`.
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),

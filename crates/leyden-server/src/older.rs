@@ -1,12 +1,12 @@
 //! OpenAI's older form of tools: `functions` and `function_call` instead of `tools` and `tool_choice`.
 //!
-//! Such a request is read as the newer one that means the same, and its answers are written in the older form.
+//! Such a request is converted to the newer form, and its answers are written in the older one.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
 use serde_json::{Value, json};
 
-/// Rewrites the fields of a body, and says whether they had the older form.
+/// Converts the fields of a body to the newer form; returns true if they had the older one.
 pub(crate) fn rewrite(body: &mut Fields) -> Result<bool, ApiError> {
     let functions = body.take("functions");
     let choice = body.take("function_call");
@@ -34,12 +34,12 @@ pub(crate) fn rewrite(body: &mut Fields) -> Result<bool, ApiError> {
         Some(choice) => body.put("tool_choice", choice),
         None => {}
     }
-    // The older form has room for one.
+    // The older form has room for one call only.
     body.put("parallel_tool_calls", false);
     Ok(true)
 }
 
-/// An error about a rewritten field under the name that the client knows.
+/// Renames the field of an error to the name in the client's request.
 pub(crate) fn renamed(mut error: ApiError) -> ApiError {
     let rename = |text: &str| {
         let mut text =
@@ -55,7 +55,7 @@ pub(crate) fn renamed(mut error: ApiError) -> ApiError {
     error
 }
 
-/// Writes a message, or a piece of one, in the older form.
+/// Converts a message, or a piece of one, to the older form.
 pub(crate) fn write(message: &mut Value) {
     let Some(map) = message.as_object_mut() else { return };
     if let Some(calls) = map.shift_remove("tool_calls") {
@@ -63,12 +63,12 @@ pub(crate) fn write(message: &mut Value) {
     }
 }
 
-/// Why an answer ended, in the older form.
+/// Returns the reason of the end of an answer in the older form.
 pub(crate) fn finish(reason: &'static str) -> &'static str {
     if reason == "tool_calls" { "function_call" } else { reason }
 }
 
-/// The fields in the OpenAPI document; `function` is the schema of a tool's function.
+/// Returns the fields in the OpenAPI document; `function` is the schema of a tool's function.
 pub(crate) fn schema(functions: usize, function: &Value, name: &Value) -> Value {
     let named = json!({
         "type": "object", "additionalProperties": false, "required": ["name"], "properties": { "name": name }

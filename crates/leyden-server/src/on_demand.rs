@@ -1,4 +1,4 @@
-//! A model that is loaded when a request names it.
+//! [`OnDemand`]: a model that is loaded when a request names it.
 
 use crate::abilities::Abilities;
 use crate::about::About;
@@ -9,42 +9,42 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Loads a model into at most so many bytes of memory, weights included; `None` where nobody knows how many there are.
-/// It runs on a thread of its own.
+/// Loads a model into at most this many bytes of memory, weights included; `None` if the memory size is unknown. Runs
+/// on a thread of its own.
 pub type Loader = Arc<dyn Fn(Option<u64>) -> Result<Model, String> + Send + Sync>;
 
-/// How far the download of a file is.
+/// Progress of a file's download.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulling<'a> {
-    /// Its name.
+    /// Name of the file.
     pub file: &'a str,
-    /// Its length.
+    /// Size of the file.
     pub bytes: u64,
-    /// How much of it is there.
+    /// Bytes downloaded so far.
     pub done: u64,
 }
 
-/// Gets a model by a name that no model of the server has. It tells how far it is, and stops when it hears `false`, or when
-/// its clients are gone ([`Abandoned`]). It runs on a thread of its own.
+/// Downloads a model that the server does not have. Reports its progress, and stops when the callback returns `false`
+/// or all clients have disconnected ([`Abandoned`]). Runs on a thread of its own.
 pub type Puller = Arc<
     dyn Fn(&str, &mut dyn FnMut(Pulling<'_>) -> bool, &Abandoned) -> Result<OnDemand, String> + Send + Sync,
 >;
 
-/// Finds the models that a text means which is no model's name: gets the text, and returns names of models of the server. It
-/// reads nothing from the disk and opens no connection.
+/// Returns the names of the models that match a text that is not a model's name. Reads nothing from the disk and opens
+/// no connection.
 pub type NameFinder = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 
-/// A change of a server's models that a client asks for.
+/// A change of a server's models, requested by a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// A model gets another name.
+    /// Adds a second name for a model.
     Copy {
         /// The name of a model of the server.
         from: &'a str,
         /// The new name.
         name: &'a str,
     },
-    /// A model gets another name, under which it has these defaults and, of what they leave out, its own.
+    /// Adds a second name for a model with these defaults; where they have no value, the model's own apply.
     Create {
         /// The name of a model of the server.
         from: &'a str,
@@ -53,19 +53,19 @@ pub enum Change<'a> {
         /// The defaults.
         defaults: &'a Defaults,
     },
-    /// A model's files are removed.
+    /// Removes a model's files.
     Delete {
         /// The name of a model of the server.
         name: &'a str,
     },
 }
 
-/// Models that a server loses and gets, in this order.
+/// Changes of a server's list of models; removals come first.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// Names of the models that are no longer there.
+    /// Names of the removed models.
     pub gone: Vec<String>,
-    /// Models that are new, or of another content.
+    /// New or changed models.
     pub new: Vec<OnDemand>,
 }
 
@@ -78,40 +78,40 @@ pub struct ChangeError {
     pub message: String,
 }
 
-/// Makes a change on the disk. It runs on a thread of its own.
+/// Makes a change on the disk. Runs on a thread of its own.
 pub type Changer = Arc<dyn Fn(Change<'_>) -> Result<Changed, ChangeError> + Send + Sync>;
 
-/// Finds the models that came and went on the disk since the last call. It is called, on a thread of its own, when a request
-/// names a model that the server has not, and when a client lists the models; so it must be quick where nothing has changed.
+/// Returns the models that appeared on or vanished from the disk since the last call. Called on a thread of its own
+/// when a request names an unknown model and when a client lists the models, so it must be fast if nothing has changed.
 pub type Lister = Arc<dyn Fn() -> Changed + Send + Sync>;
 
-/// Describes a model from its files, without its weights. It runs on a thread of its own.
+/// Describes a model from its files, without loading weights. Runs on a thread of its own.
 pub type Describer = Arc<dyn Fn() -> Result<About, String> + Send + Sync>;
 
-/// What is known of a model before it is loaded, and how it is loaded.
+/// Description of a model that is not loaded, and the function that loads it.
 #[derive(Clone)]
 pub struct OnDemand {
-    /// What clients call it.
+    /// Name for clients.
     pub name: String,
-    /// What else they may call it.
+    /// Further names for clients.
     pub aliases: Vec<String>,
-    /// The names of its adapters, which stand for the model with them.
+    /// Names of its LoRA adapters, each of which is a name of the model with that adapter.
     pub adapters: Vec<String>,
-    /// What is told of it.
+    /// Description for clients.
     pub info: ModelInfo,
     /// Its abilities.
     pub abilities: Abilities,
-    /// The longest text in tokens, as far as memory allows it.
+    /// Maximum context in tokens, as far as memory allows it.
     pub context: usize,
-    /// Bytes of memory without which it cannot be loaded: weights, workspace, the smallest cache.
+    /// Minimum of memory in bytes: weights, workspace and the smallest KV cache.
     pub least_bytes: u64,
-    /// How long it stays in memory after its last request; `None`: until others need the room.
+    /// Time that it stays in memory after its last request; `None`: until others need the memory.
     pub idle: Option<Duration>,
-    /// Whether it is loaded when the server starts.
+    /// True if it is loaded when the server starts.
     pub preload: bool,
-    /// How it is described.
+    /// Function that describes it.
     pub describe: Describer,
-    /// How it is loaded.
+    /// Function that loads it.
     pub load: Loader,
 }
 

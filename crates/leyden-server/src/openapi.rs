@@ -1,4 +1,4 @@
-//! The OpenAPI document: built from the table of routes, so that no endpoint is missing.
+//! The OpenAPI document, built from the table of routes, so that it has every endpoint.
 
 use crate::app::App;
 use crate::auth::Access;
@@ -7,7 +7,7 @@ use crate::route::Route;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// The ways in which requests to a route fail: status, and what it means.
+/// Returns status and meaning of the failures of a route.
 fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
     let mut all =
         vec![("414", "The path is too long"), ("501", "The body has another transfer coding than `chunked`")];
@@ -60,7 +60,7 @@ fn described(route: &Route, app: &App) -> Value {
 /// The JSON pointer from an operation to the schema of its body.
 const BODY: &str = "/requestBody/content/application~1json/schema";
 
-/// The document.
+/// Returns the document.
 pub(crate) fn document(routes: &[Route], app: &App) -> Value {
     let keys = app.keys.is_some();
     let (mut paths, mut errors, mut names) = (Map::new(), Map::new(), Vec::new());
@@ -112,7 +112,7 @@ fn own_name(names: &mut Vec<String>, given: &Value, path: &str) -> String {
     name
 }
 
-/// Says of objects in a schema that they may have fields that it does not name.
+/// Allows further properties in the objects of a schema.
 fn open(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -126,7 +126,7 @@ fn open(schema: &mut Value) {
     }
 }
 
-/// The schemas of the bodies of all routes that take one, by path: what requests are held against.
+/// Returns the schemas of the request bodies of all routes, by path, for validation.
 pub(crate) fn bodies(routes: &[Route], app: &App) -> HashMap<&'static str, Value> {
     let body = |route: &Route| {
         let mut operation = described(route, app);

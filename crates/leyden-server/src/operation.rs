@@ -1,11 +1,11 @@
-//! Parts of the OpenAPI document that endpoints describe themselves with: operations, and schemas that several of them have.
+//! Parts of the OpenAPI document that several endpoints share: operations and schemas.
 
 use crate::app::App;
 use crate::published::or_null;
 use crate::schema::BY_MODEL;
 use serde_json::{Value, json};
 
-/// An operation: its name, what it does, the schema of its body if it takes one, and that of its answer.
+/// Returns an operation: its name, summary, the schema of its body if it has one, and that of its answer.
 pub(crate) fn operation(name: &str, summary: &str, body: Option<&Value>, answer: &Value) -> Value {
     let mut it = json!({
         "operationId": name,
@@ -23,7 +23,7 @@ pub(crate) fn operation(name: &str, summary: &str, body: Option<&Value>, answer:
     it
 }
 
-/// Says of every object in a schema that `null` is the same as leaving a field out.
+/// Allows `null` for optional properties in all objects of a schema; it means the same as leaving them out.
 fn allow_null(schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     if let Some(Value::Array(schemas)) = schema.get_mut("anyOf") {
@@ -46,12 +46,12 @@ fn allow_null(schema: &mut Value) {
     }
 }
 
-/// The schema of a token id.
+/// Returns the schema of a token id.
 pub(crate) fn token_schema(app: &App) -> Value {
     json!({ "type": "integer", "minimum": 0, "maximum": app.vocabulary().saturating_sub(1), BY_MODEL: true })
 }
 
-/// The schema of one text or more, each as text or as tokens.
+/// Returns the schema of one or more texts, each a string or token ids.
 pub(crate) fn several_schema(app: &App, most: usize) -> Value {
     let ids = json!({ "type": "array", "minItems": 1, "items": token_schema(app) });
     let item = json!({ "anyOf": [{ "type": "string" }, ids] });
@@ -60,7 +60,7 @@ pub(crate) fn several_schema(app: &App, most: usize) -> Value {
     ] })
 }
 
-/// A schema for objects in which, where `field` is like the first schema, `other` is there and like the second.
+/// Returns a conditional schema of objects: if `field` matches `given`, `other` must be present and match `needed`.
 pub(crate) fn rule(field: &str, given: &Value, other: &str, needed: &Value) -> Value {
     let has = |name: &str, schema: &Value| json!({ "required": [name], "properties": { name: schema } });
     json!({ "if": has(field, given), "then": has(other, needed) })

@@ -1,4 +1,4 @@
-//! What a server is made for.
+//! [`ServerOptions`]: the options of a server.
 
 use crate::auth::ApiKeys;
 use crate::limits::Limits;
@@ -9,65 +9,67 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a server waits for that was told to end.
+/// Requests and waits of a graceful shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
-    /// Requests that are being answered.
+    /// Number of requests being answered.
     pub requests: usize,
-    /// How long it still takes requests, and says that it is not ready.
+    /// Time during which requests are still accepted while health checks report that the server is not ready.
     pub lame_duck: Duration,
-    /// How long running requests have after that.
+    /// Time for running requests after that.
     pub drain: Duration,
 }
 
-/// Hears what a server waits for when it is told to end.
+/// Function that is called at the beginning of a graceful shutdown.
 pub type TellEnd = Arc<dyn Fn(Waits) + Send + Sync>;
 
-/// Of the server as a whole.
+/// Options of a server.
 pub struct ServerOptions {
     /// Models that are loaded when a request names them.
     pub on_demand: Vec<OnDemand>,
-    /// Bytes of memory for these together; `None`: as much as they take.
+    /// Memory budget of these models together in bytes; `None`: no limit.
     pub memory: Option<u64>,
-    /// How models are pulled that clients ask for with `/api/pull`; `None` where they may not.
+    /// Function that downloads models for `/api/pull`; `None` if clients may not pull.
     pub pull: Option<Puller>,
-    /// Copies, makes and deletes models that clients name; `None` where they may not.
+    /// Function that copies, creates and deletes models for clients; `None` if they may not.
     pub change: Option<Changer>,
-    /// Finds models that come and go on the disk while the server runs; `None` where it serves only those that it was given.
+    /// Function that finds models on the disk while the server runs; `None` for a fixed list of models.
     pub list: Option<Lister>,
-    /// Finds models by texts that are no names of theirs.
+    /// Function that finds models by texts that are not their names.
     pub names: Option<NameFinder>,
     /// The address to listen on.
     pub host: String,
     /// The port; 0 takes a free one.
     pub port: u16,
-    /// Who may ask; without keys anybody may.
+    /// API keys; without them access is open.
     pub keys: Option<ApiKeys>,
-    /// Whether an address that others can reach is meant to be served without keys.
+    /// True to allow serving without keys on an address that others can reach.
     pub no_auth: bool,
-    /// Names under which a server without keys may be asked, beside addresses and names of the local network: names,
-    /// ends of names as `*.example.org`, or `*` for any.
+    /// Host names that a server without keys accepts, beside addresses and names of the local network: full names,
+    /// suffixes such as `*.example.org`, or `*` for any.
     pub allowed_hosts: Vec<String>,
-    /// Origins beside those of this machine whose pages may read answers in a browser, such as `https://chat.example.org`, or `*` for any.
+    /// Origins beyond those of this machine whose pages may read answers in a browser (CORS), such as
+    /// `https://chat.example.org`, or `*` for any.
     pub allowed_origins: Vec<String>,
-    /// Whether fields that the server does not know are refused, and not ignored with a warning.
+    /// True to refuse unknown fields instead of ignoring them with a warning.
     pub strict: bool,
-    /// Objects may have properties that their schema does not name, where it says nothing of them, also in
-    /// Ollama's and llama-server's dialects.
+    /// True if objects in JSON schemas may have properties that the schema does not name, unless it forbids them; also
+    /// for Ollama's and llama-server's dialects.
     pub open_schemas: bool,
-    /// Proxies, which may have any number of connections.
+    /// Trusted proxies, which are exempt from the connection limit per address.
     pub trusted_proxies: Vec<Network>,
-    /// How long requests are still taken after the signal to end, while the server says that it is not ready.
+    /// Time after the shutdown signal during which requests are still accepted while the server reports that it is not
+    /// ready.
     pub lame_duck: Duration,
-    /// How long running requests have to finish then.
+    /// Time for running requests after that.
     pub drain: Duration,
-    /// Who is told what the server waits for when it is told to end.
+    /// Function that is called at the beginning of a graceful shutdown.
     pub tell_end: Option<TellEnd>,
-    /// The longest that a request may take, waiting included.
+    /// Maximum duration of a request, including the wait in the queue.
     pub request_time: Duration,
-    /// What requests may look like.
+    /// Limits of requests.
     pub limits: Limits,
-    /// How requests are logged.
+    /// Format of the request log.
     pub log: LogFormat,
 }
 

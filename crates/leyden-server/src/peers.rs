@@ -1,18 +1,18 @@
-//! Addresses: whose a connection is, and networks of addresses.
+//! IP networks, and the address that counts for connection limits.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network, such as `10.0.0.0/8`; an address alone is one of its own.
+/// An IP network, such as `10.0.0.0/8`; a single address is a network of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
-    /// How many bits at the beginning count.
+    /// Length of the prefix in bits.
     bits: u32,
 }
 
 impl Network {
-    /// Whether an address belongs to it.
+    /// Returns true if the network contains an address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
@@ -23,7 +23,7 @@ impl Network {
     }
 }
 
-/// Whether two numbers are the same without their last bits.
+/// Returns true if two numbers are equal except in their last `last` bits.
 fn same(a: u128, b: u128, last: u32) -> bool {
     a.checked_shr(last).unwrap_or(0) == b.checked_shr(last).unwrap_or(0)
 }
@@ -41,7 +41,7 @@ impl FromStr for Network {
     }
 }
 
-/// The address that stands for a peer: of IPv6 the network, because one peer has all of a /64 (RFC 4291).
+/// Returns the address that identifies a peer: for IPv6 that of its /64, because one peer has all of a /64 (RFC 4291).
 pub(crate) fn whose(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {

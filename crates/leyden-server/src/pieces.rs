@@ -1,8 +1,8 @@
-//! JSON documents whose large parts are written while they are sent.
+//! JSON documents whose large parts are serialised while they are sent.
 //!
-//! A number takes four bytes as it is computed, about eleven as text and 72 in a tree; a token with twenty alternatives takes
-//! twenty kilobytes in a tree. So a document is a small tree with marks in it, and a part for each mark, which writes itself
-//! from the values as they were computed.
+//! A number takes four bytes in memory, about eleven as text and 72 in a JSON tree; a token with twenty alternatives
+//! takes twenty kilobytes in a tree. So a document is a small tree with placeholders, and each placeholder's part is
+//! serialised straight from the computed values.
 
 use crate::body::Reply;
 use crate::replies::plain;
@@ -18,9 +18,9 @@ use tokio::sync::mpsc;
 
 /// Bytes of text that a part writes at a time.
 const PIECE: usize = 64 << 10;
-/// Bytes up to which a document is sent whole, with its length.
+/// Maximum size in bytes of a document that is sent whole, with its length.
 const WHOLE: usize = 256 << 10;
-/// Pieces that wait for the client.
+/// Maximum number of pieces queued for the client.
 const WAITING: usize = 2;
 
 /// Writes more of a part; returns `false` when it has written all of it.
@@ -29,7 +29,7 @@ type Part = Box<dyn FnMut(&mut Vec<u8>) -> bool + Send>;
 /// The large parts of a document.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    /// The beginning of all marks: a text that no client can know. Empty as long as there is no part.
+    /// Prefix of all placeholders: random, so that clients cannot guess it. Empty if there are no parts.
     mark: String,
     parts: VecDeque<Option<Part>>,
 }

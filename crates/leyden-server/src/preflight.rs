@@ -1,55 +1,55 @@
-//! Whether it will all fit, before it is allocated.
+//! Memory planning: the sizes of the caches, computed before anything is allocated.
 
 use leyden_engine::usual_checkpoint_bytes;
 
-/// What a model needs besides its weights.
+/// Memory needs of a model beside its weights, and the sizes that the options set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Bytes of keys and values per token.
+    /// Bytes of the KV cache per token.
     pub token_bytes: u64,
     /// Bytes of a step's workspace.
     pub workspace_bytes: u64,
     /// Bytes of a sequence's state in recurrent layers; 0 without such.
     pub state_bytes: u64,
-    /// Bytes for checkpoints of states that were asked for.
+    /// Bytes for checkpoints of recurrent states, if set.
     pub state_cache: Option<u64>,
-    /// The longest text that the model was made for.
+    /// Maximum context of the model in tokens.
     pub model_context: usize,
-    /// The context that was asked for.
+    /// Context in tokens, if set.
     pub context: Option<usize>,
-    /// Requests at a time.
+    /// Maximum number of concurrent requests.
     pub parallel: usize,
-    /// Tokens of the cache that were asked for.
+    /// Size of the KV cache in tokens, if set.
     pub kv_tokens: Option<usize>,
 }
 
-/// What it gets.
+/// Sizes that were planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// The longest text.
+    /// Maximum context in tokens.
     pub context: usize,
-    /// Tokens of the cache.
+    /// Size of the KV cache in tokens.
     pub kv_tokens: usize,
-    /// Bytes for checkpoints of states.
+    /// Bytes for checkpoints of recurrent states.
     pub state_cache: u64,
-    /// Whether the context is shorter than the model's because memory is short.
+    /// True if the context is shorter than the model's because memory is short.
     pub shortened: bool,
 }
 
-/// The part of the memory that is left to others: page cache, connections, texts.
+/// Fraction of the memory that is left free, for the page cache, connections and texts.
 const SPARE: f64 = 0.1;
-/// The part of what is left that a cache takes of whose size nothing was said.
+/// Fraction of the remaining memory that a KV cache without a set size takes.
 const AUTOMATIC: f64 = 0.5;
-/// Most bytes for checkpoints of states of which nothing was said, and the part of the memory that they take at most unless
-/// two states are more.
+/// Default maximum bytes for checkpoints of recurrent states, and the divisor of the memory that limits them unless two
+/// states take more.
 const STATES: (u64, u64) = (1 << 30, 8);
-/// Tokens in a block of the cache.
+/// Tokens per block of the KV cache.
 const BLOCK: usize = leyden_kernels::attention::BLOCK_TOKENS;
 
-/// Divides `available` bytes, if that is known. What was asked for is taken as it is or refused; what was not is chosen.
+/// Plans the use of `available` bytes, if that is known. Sizes that are set are used or refused; the others are chosen.
 ///
 /// # Errors
-/// It does not fit; the text says what would.
+/// The set sizes do not fit; the message has the sizes that would.
 ///
 /// ```
 /// use leyden_server::{Need, plan_memory};
@@ -73,11 +73,11 @@ pub fn plan_memory(need: &Need, available: Option<u64>) -> Result<MemoryPlan, St
     plan_with_states(need, need.checkpoint_bytes(available), left, &what)
 }
 
-/// Divides `available` bytes among several engines whose weights are in memory already, in proportion to what each could
-/// use.
+/// Divides `available` bytes among several engines whose weights are in memory already, in proportion to the memory
+/// that each could use.
 ///
 /// # Errors
-/// What one of them asked for does not fit; its number, and a text that says what would.
+/// The set sizes of an engine do not fit; the error has its index and a message with the sizes that would.
 pub fn plan_memories(needs: &[Need], available: Option<u64>) -> Result<Vec<MemoryPlan>, (usize, String)> {
     if let [need] = needs {
         return plan_memory(need, available).map(|plan| vec![plan]).map_err(|what| (0, what));
@@ -109,12 +109,12 @@ impl Need {
         self.context.unwrap_or(self.model_context)
     }
 
-    /// Tokens that can be in use at a time.
+    /// Returns the maximum number of tokens in use at a time.
     fn most_tokens(&self) -> usize {
         self.context().saturating_mul(self.parallel.max(1))
     }
 
-    /// Bytes for checkpoints of states: those asked for, or the usual.
+    /// Returns the bytes for checkpoints of recurrent states: the set size or the default.
     fn checkpoint_bytes(&self, available: Option<u64>) -> u64 {
         if self.state_bytes == 0 {
             return 0;
@@ -130,13 +130,13 @@ impl Need {
     }
 }
 
-/// What is left when others have theirs.
+/// Returns the bytes that remain after the fraction that is left free.
 fn spared(available: u64) -> u64 {
     (available as f64 * (1.0 - SPARE)) as u64
 }
 
-/// A cache in `left` bytes with checkpoints of states in it, of `states` bytes, or of the fewest where the cache that was
-/// asked for takes the room.
+/// Plans a KV cache in `left` bytes with `states` bytes for checkpoints of recurrent states, or with the minimum of
+/// these if the set size of the KV cache needs the memory.
 fn plan_with_states(need: &Need, states: u64, left: Option<u64>, what: &str) -> Result<MemoryPlan, String> {
     let with = |states: u64| plan(need, states, left.map(|left| left.saturating_sub(states)), what);
     let fewest = usual_checkpoint_bytes(usize::try_from(need.state_bytes).unwrap_or(usize::MAX), 1, 0) as u64;
@@ -146,12 +146,12 @@ fn plan_with_states(need: &Need, states: u64, left: Option<u64>, what: &str) -> 
     }
 }
 
-/// A cache in `left` bytes, of which `what` says how many they are, beside `state_cache` bytes for checkpoints.
+/// Plans a KV cache in `left` bytes, which `what` describes in errors, beside `state_cache` bytes for checkpoints.
 fn plan(need: &Need, state_cache: u64, left: Option<u64>, what: &str) -> Result<MemoryPlan, String> {
     let context = need.context();
     let all = need.most_tokens();
     let Some(left) = left else {
-        // A machine that does not say gets what was asked for, or one text's worth.
+        // If the memory size is unknown: the set size, or one full context.
         let kv_tokens = need.kv_tokens.unwrap_or(context);
         return Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, state_cache, shortened: false });
     };
@@ -234,13 +234,13 @@ mod tests {
         let plan =
             |need: &Need, available| plan_memory(need, available).map(|p| (p.kv_tokens, p.state_cache));
         let recurrent = Need { state_bytes: 80 << 20, ..NEED };
-        // As many as fit 1 GiB, an eighth of the memory or two states, whatever is known.
+        // As many as fit 1 GiB, an eighth of the memory or two states, even if the memory size is unknown.
         assert_eq!(plan(&recurrent, Some(gib(100))), Ok((4 * 8192, 12 * (80 << 20))));
         let (tokens, states) = plan(&recurrent, Some(gib(4))).unwrap();
         assert!(states == 6 * (80 << 20) && tokens < plan(&NEED, Some(gib(4))).unwrap().0, "{tokens}");
         assert_eq!(plan(&recurrent, Some(gib(1))).unwrap().1, 2 * (80 << 20));
         assert_eq!(plan(&recurrent, None).unwrap().1, 12 * (80 << 20));
-        // What is asked for is taken or refused.
+        // A set size is used or refused.
         let asked = |bytes| Need { state_cache: Some(bytes), ..recurrent };
         assert_eq!(plan(&asked(0), Some(gib(4))), plan(&NEED, Some(gib(4))));
         assert_eq!(plan(&asked(gib(2)), Some(gib(8))).unwrap().1, gib(2));
@@ -251,7 +251,7 @@ mod tests {
             plan(&Need { state_cache: Some(gib(8)), ..NEED }, Some(gib(4))),
             plan(&NEED, Some(gib(4)))
         );
-        // A cache that was asked for goes before all but two.
+        // A set size of the KV cache has priority over all but two checkpoints.
         let large = Need { kv_tokens: Some(3328), ..recurrent };
         assert_eq!(plan(&large, Some(gib(4))), Ok((3328, 2 * (80 << 20))));
         let plans = plan_memories(&[recurrent, NEED], Some(gib(8))).unwrap();

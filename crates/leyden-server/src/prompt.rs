@@ -1,4 +1,4 @@
-//! From what a client sent to the tokens of a prompt.
+//! Conversion of a request's texts and messages to the tokens of a prompt.
 
 use crate::app::App;
 use crate::call::Call;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs something that computes for a while where it does not hold up other connections.
+/// Runs a computation on a thread where it does not block other connections.
 pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -24,10 +24,11 @@ pub(crate) async fn aside<T: Send + 'static>(
         .unwrap_or_else(|_| Err(ApiError::internal("the request could not be prepared")))
 }
 
-/// The longest body that is prepared without waiting for longer ones: some milliseconds, whatever it says.
+/// Maximum size of a body that is prepared without queueing behind longer ones: it takes some milliseconds, whatever
+/// its content.
 const SHORT_BYTES: usize = 64 << 10;
 
-/// Tells the thread that prepares a request when nobody waits for it any more.
+/// Signals the thread that prepares a request to stop when the request is dropped.
 struct GivesUp(Arc<AtomicBool>);
 
 impl Drop for GivesUp {
@@ -36,8 +37,8 @@ impl Drop for GivesUp {
     }
 }
 
-/// Reads a request [aside](self::aside) when it is its key's turn; it comes back with what was read. Dropped, as when
-/// the client goes, it ends the work.
+/// Reads a request [aside](self::aside) when its key has a turn, and returns the call with the result. Dropping the
+/// future, as on disconnection, stops the work.
 pub(crate) async fn prepare<T: Send + 'static>(
     app: &Arc<App>,
     call: Call,
@@ -48,7 +49,7 @@ pub(crate) async fn prepare<T: Send + 'static>(
     let app = Arc::clone(app);
     let _gives_up = GivesUp(call.given_up());
     aside(move || {
-        // Whoever asked may have gone; the turn is over when the thread is free again.
+        // The turn lasts until the thread is free, even if the client has disconnected.
         let _turn = turn;
         let ready = read(&app, &call)?;
         Ok((call, ready))
@@ -56,26 +57,26 @@ pub(crate) async fn prepare<T: Send + 'static>(
     .await
 }
 
-/// How far a text may be followed that is written in tokens.
+/// Limits for encoding a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent<'a> {
-    /// The most tokens, where the model has to take them.
+    /// Maximum number of tokens, if the text must fit the model's context.
     most: Option<usize>,
     call: &'a Call,
 }
 
 impl Extent<'_> {
-    /// As long as the model and its cache can take.
+    /// Returns the limit of the model's context and KV cache.
     pub(crate) fn of_model<'a>(model: &Served, call: &'a Call) -> Extent<'a> {
         Extent { most: Some(longest(model)), call }
     }
 
-    /// As long as a body can be.
+    /// Returns the limits for texts that need not fit the context: that of a request body alone.
     pub(crate) fn of_body(call: &Call) -> Extent<'_> {
         Extent { most: None, call }
     }
 
-    /// The tokens of a text. What certainly does not fit is refused before it is looked at.
+    /// Returns the tokens of a text. A text that cannot fit is refused before it is encoded.
     pub(crate) fn encode(
         &self,
         model: &Served,
@@ -97,7 +98,7 @@ impl Extent<'_> {
             ErrorKind::TooManyTokens(most) => {
                 ApiError::context_length_at_least(param, most.saturating_add(1), *most)
             }
-            // Nobody reads this.
+            // No client receives this error.
             ErrorKind::Stopped => ApiError::internal("the request was given up"),
             kind @ (ErrorKind::TemplateRaised(_)
             | ErrorKind::TemplateRender { .. }
@@ -110,22 +111,22 @@ impl Extent<'_> {
     }
 }
 
-/// A conversation as the model reads it.
+/// A conversation as rendered by the chat template.
 pub(crate) struct Conversed {
     pub(crate) text: String,
     pub(crate) tokens: Vec<u32>,
-    /// What begins the model's reasoning, if that is open in the middle of a message which the answer goes on with.
+    /// Opening marker of the reasoning, if the answer continues a message in the middle of its reasoning.
     opened: Option<String>,
 }
 
 impl Conversed {
-    /// The text as far as the form of the answer depends on it.
+    /// Returns the end of the text that determines the form of the answer.
     pub(crate) fn end(&self) -> &str {
         self.opened.as_deref().unwrap_or(&self.text)
     }
 }
 
-/// Renders a conversation.
+/// Renders a conversation with the chat template.
 pub(crate) fn of_messages(
     model: &Served,
     extent: Extent<'_>,
@@ -140,7 +141,7 @@ pub(crate) fn of_messages(
     };
     let mut prompt = match &model.template {
         Some(template) => render(template, messages, tools, rendering).or_else(|error| {
-            // Templates may want turns to alternate, and may know no system.
+            // Some templates require alternating roles, or have no system role.
             let merged = alternating(messages);
             if let Some(merged) = &merged
                 && let Ok(rendered) = render(template, merged, tools, rendering)
@@ -159,8 +160,7 @@ pub(crate) fn of_messages(
     let tokens = extent.encode(model, "messages", prompt.text(), |tokenizer, _, bounds| {
         encode_rendered_within(tokenizer, &prompt, bounds)
     })?;
-    // Whether the answer begins within the model's reasoning is seen at the end of the prompt, unless that is the middle
-    // of a message.
+    // The end of the prompt shows if the answer begins within the reasoning, except if the answer continues a message.
     let opened = match (messages.last(), model.format.reasoning()) {
         (Some(last), Some((open, close))) if rendering.continue_final_message => {
             let at = last.content.rfind(open);
@@ -171,8 +171,8 @@ pub(crate) fn of_messages(
     Ok(Conversed { text: prompt.into_text(), tokens, opened })
 }
 
-/// The messages, with several of one role in a row joined, and with a system's message behind the first turn as a user's.
-/// `None` if nothing changes.
+/// Returns the messages with consecutive ones of the same role joined, and with system messages after the first turn as
+/// user messages. `None` if nothing changes.
 fn alternating(messages: &[Message]) -> Option<Vec<Message>> {
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     let mut renamed = false;
@@ -196,8 +196,8 @@ fn alternating(messages: &[Message]) -> Option<Vec<Message>> {
     (renamed || all.len() < messages.len()).then_some(all)
 }
 
-/// The messages with reasoning under the name that GPT-OSS's template has for it. It refuses a message with a call that
-/// has both reasoning and content, though the model writes such; the reasoning then counts, as in llama.cpp.
+/// Renames reasoning to GPT-OSS's name for it. Its template rejects a message with a call, reasoning and content,
+/// though the model writes such messages; then the reasoning is kept, as in llama.cpp.
 fn with_thinking(messages: &[Message]) -> Vec<Message> {
     let renamed = |message: &Message| {
         let mut message = message.clone();
@@ -231,14 +231,14 @@ fn render(
     let first = template.render(messages, &options);
     let failed = matches!(&first, Err(e) if matches!(e.kind(), ErrorKind::TemplateRender { .. }));
     if failed && messages.iter().any(|message| message.extra.contains_key("tool_calls")) {
-        // Some templates want arguments as the text that they are in the API.
+        // Some templates require arguments as JSON text, as in the API.
         options.read_arguments = false;
         if let Ok(rendered) = template.render(messages, &options) {
             return Ok(rendered);
         }
     }
     first.map_err(|e| match e.kind() {
-        // What a template says to its user is about the messages.
+        // An error that the template raises is about the messages.
         ErrorKind::TemplateRaised(what) => {
             ApiError::field("messages", format!("the chat template refuses: {what}"))
         }
@@ -251,7 +251,7 @@ fn render(
     })
 }
 
-/// The tokens of a text, with the token that the model expects at the beginning.
+/// Returns the tokens of a text, with the model's token for the beginning.
 pub(crate) fn of_text(
     model: &Served,
     extent: Extent<'_>,
@@ -265,7 +265,7 @@ fn unwritable(param: &str) -> ApiError {
     ApiError::field(param, format!("`{param}` cannot be written in the model's vocabulary"))
 }
 
-/// The tokens of a text that nothing follows, with those that the model expects at the beginning and at the end.
+/// Returns the tokens of a complete text, with the model's tokens for the beginning and the end.
 pub(crate) fn of_whole_text(
     model: &Served,
     extent: Extent<'_>,
@@ -275,11 +275,11 @@ pub(crate) fn of_whole_text(
     extent.encode(model, param, text, encode_whole_within)
 }
 
-/// How the tokens of a text are found: [`of_text`] or [`of_whole_text`].
+/// Function that encodes a text: [`of_text`] or [`of_whole_text`].
 pub(crate) type Encode<'a> = &'a dyn Fn(&Served, Extent<'_>, &str, &str) -> Result<Vec<u32>, ApiError>;
 
-/// One text or more, each as text or as tokens, with the place of each in the request: a text, a list of token ids, or
-/// a list of either.
+/// Returns the tokens of one or more texts, each with its path in the request. A value is a string, a list of token
+/// ids, or a list of either.
 pub(crate) fn several(
     model: &Served,
     extent: Extent<'_>,
@@ -304,7 +304,7 @@ pub(crate) fn several(
     }
 }
 
-/// A list of token ids.
+/// Returns the token ids of a list.
 pub(crate) fn tokens(model: &Served, path: &str, value: &Value) -> Result<Vec<u32>, ApiError> {
     let most = model.tokenizer.vocab_size().min(model.vocabulary);
     let most = i64::try_from(most).unwrap_or(i64::MAX) - 1;
@@ -313,12 +313,12 @@ pub(crate) fn tokens(model: &Served, path: &str, value: &Value) -> Result<Vec<u3
     ids.map(|it| read(it).map(|n| u32::try_from(n).unwrap_or(u32::MAX))).collect()
 }
 
-/// The most tokens that a prompt may have.
+/// Returns the maximum number of tokens of a prompt.
 pub(crate) fn longest(model: &Served) -> usize {
     model.context.min(model.kv_tokens)
 }
 
-/// Whether a prompt fits, and how many tokens can follow it.
+/// Checks that a prompt fits. Returns the maximum number of tokens that can follow it.
 pub(crate) fn room(model: &Served, param: &str, tokens: usize) -> Result<usize, ApiError> {
     if tokens == 0 {
         return Err(ApiError::field(param, "the prompt is empty, and the model has no token to begin with"));
@@ -327,6 +327,6 @@ pub(crate) fn room(model: &Served, param: &str, tokens: usize) -> Result<usize, 
     if tokens > most {
         return Err(ApiError::context_length(param, tokens, most));
     }
-    // The last token of an answer is never stored.
+    // The last token of an answer is never stored in the KV cache.
     Ok(most - tokens + 1)
 }

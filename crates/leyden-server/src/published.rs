@@ -1,8 +1,8 @@
 //! The table of request fields that other servers publish, `published.tsv`, and its use.
 //!
-//! A row has six columns, separated by tabs: publishers, endpoints, field as a path into the body, value in JSON, outcome,
-//! reason. Fields with the outcome `honoured` have readers and schemas elsewhere. All other rows are the implementation, so
-//! a new field is a new row:
+//! A row has six columns, separated by tabs: publishers, endpoints, field as a path into the body, value in JSON,
+//! outcome, reason. Fields with the outcome `honoured` have readers and schemas elsewhere. All other rows are the
+//! implementation, so a new field is a new row:
 //!
 //! * `no effect`: the value is accepted and changes nothing. If all rows of the field say so, any value is accepted.
 //! * `ignored`: the value is dropped, and `x-leyden-ignored` names the field; with `--strict` it is refused.
@@ -13,7 +13,8 @@
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
-/// Key in the schema of a field: `true` if all values but those of [`HARMLESS`] are ignored, or a list of the ignored values.
+/// Key in the schema of a field: `true` if all values but those of [`HARMLESS`] are ignored, or a list of the ignored
+/// values.
 pub(crate) const IGNORED: &str = "x-ignored";
 
 /// Key in the schema of an ignored or refused field: the list of values without effect.
@@ -127,13 +128,13 @@ fn place<'a>(
     schema: &'a mut Value,
     field: &'static str,
 ) -> Option<(&'a mut Map<String, Value>, &'static str)> {
-    // A list's items are described by whoever reads them.
+    // Items of a list are described by the code that reads them.
     if field.contains('[') {
         return None;
     }
     let mut object = schema.get_mut("properties")?.as_object_mut()?;
     let mut rest = field;
-    // Names of llama-server have a point in them.
+    // Names of llama-server contain a dot.
     while let Some((outer, inner)) = rest.split_once('.').filter(|(outer, _)| *outer != "speculative") {
         object = object.get_mut(outer)?.get_mut("properties")?.as_object_mut()?;
         rest = inner;
@@ -148,7 +149,7 @@ fn extend_field(object: &mut Map<String, Value>, name: &str, rows: &[&Row], stri
     let refused = rows.iter().find(|row| row.outcome == Outcome::Refused);
     let (honoured, harmless, ignored) =
         (values(Outcome::Honoured), values(Outcome::NoEffect), values(Outcome::Ignored));
-    // What takes any value has no reader.
+    // A field whose schema allows any value has no reader.
     if !honoured.is_empty() || object.get(name).is_some_and(|schema| *schema != json!({})) {
         let Some(Value::Object(schema)) = object.get_mut(name) else { return };
         if let Some(refused) = refused {
@@ -171,7 +172,7 @@ fn extend_field(object: &mut Map<String, Value>, name: &str, rows: &[&Row], stri
     } else {
         json!({ "enum": harmless })
     };
-    // What is said of the field stands where it is, whatever branch its value is of.
+    // These keywords stay at the field itself, outside the branches of its schema.
     let said: Map<String, Value> = [REASON, HARMLESS]
         .into_iter()
         .filter_map(|key| Some((key.to_owned(), schema.get(key)?.clone())))

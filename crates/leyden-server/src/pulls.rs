@@ -1,7 +1,7 @@
-//! The pulls that clients have asked for: one for each model, whoever asks for it, and a few at a time.
+//! Downloads of models that clients have requested: one per model, shared by its clients, and a few at a time.
 //!
-//! A pull runs on a thread of its own. All clients that ask for its model hear how far it is; one that joins hears the last
-//! line first. A client that does not read misses lines, and nobody waits for it. A pull that nobody hears any more stops.
+//! A pull runs on a thread of its own. All its clients receive its progress; a client that joins receives the last line
+//! first. A slow client misses lines and delays nobody. A pull without clients stops.
 
 use crate::error::ApiError;
 use hyper::body::Bytes;
@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most pulls at a time.
+/// Maximum number of concurrent pulls.
 const PULLS: usize = 4;
-/// When a client should ask again that finds so many.
+/// Value of `Retry-After` when there are too many.
 const RETRY: Duration = Duration::from_secs(10);
-/// Lines that are kept for a client that does not read.
+/// Number of lines buffered for a slow client.
 const LINES: usize = 64;
 
 /// The pulls of a server.
@@ -34,24 +34,24 @@ struct Running {
     abandoned: Abandoned,
 }
 
-/// Ends a pull whose clients are gone, also one that waits for the hub.
+/// Handle that stops a pull when all its clients have disconnected, even while it waits for the hub.
 #[derive(Clone, Default)]
 pub struct Abandoned(Arc<Mutex<Stop>>);
 
 #[derive(Default)]
 enum Stop {
-    /// There are clients, and the pull has said nothing.
+    /// There are clients, and no function is set.
     #[default]
     Unset,
-    /// The function that ends the pull.
+    /// The function that stops the pull.
     Set(Box<dyn FnOnce() + Send>),
-    /// The clients are gone.
+    /// The clients have disconnected.
     Due,
 }
 
 impl Abandoned {
-    /// Sets the function that ends the pull; it is called at once where the clients are gone already, on the thread that
-    /// notices it otherwise.
+    /// Sets the function that stops the pull. It is called on the thread that drops the last client, or at once if all
+    /// clients have disconnected already.
     pub fn then(&self, stop: impl FnOnce() + Send + 'static) {
         let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*at, Stop::Due) {
@@ -79,7 +79,7 @@ impl fmt::Debug for Abandoned {
     }
 }
 
-/// What tells the clients of a pull how far it is. They hear nothing more when it is dropped.
+/// Sender of a pull's progress to its clients. Dropping it ends their streams.
 #[derive(Debug)]
 pub(crate) struct Told {
     pulls: Arc<Pulls>,
@@ -89,10 +89,10 @@ pub(crate) struct Told {
     _thread: OwnedSemaphorePermit,
 }
 
-/// The lines that a client hears. The last client of a pull that is dropped ends it.
+/// Receiver of a pull's progress for one client. Dropping the last one of a pull stops it.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// The last one before it came.
+    /// The last line before the client joined.
     first: Option<Bytes>,
     /// `None` once it is dropped.
     lines: Option<broadcast::Receiver<Bytes>>,
@@ -108,7 +108,7 @@ impl Drop for Heard {
         let Some(of) = self.of.upgrade() else { return };
         let mut running = self.pulls.running();
         let mine = running.get(&self.name).is_some_and(|pull| pull.lines.same_channel(&of));
-        // Nobody joins while the list is locked.
+        // No client joins while the list is locked.
         if mine && of.receiver_count() == 0 {
             let pull = running.remove(&self.name);
             drop(running);
@@ -130,10 +130,10 @@ impl Pulls {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the pull of a model, or else begins one: `work` is its thread.
+    /// Joins the pull of a model, or starts one: `work` runs on its thread.
     ///
     /// # Errors
-    /// There are too many others, or the system has no thread for it.
+    /// There are too many other pulls, or the system has no thread for it.
     pub(crate) fn join(
         self: &Arc<Self>,
         name: &str,
@@ -153,7 +153,8 @@ impl Pulls {
             Told { pulls, name: name.to_owned(), lines, abandoned: abandoned.clone(), _thread: thread };
         let (lines, last) = (told.lines.clone(), Bytes::new());
         running.insert(name.to_owned(), Running { lines: lines.clone(), last, abandoned });
-        // Both the thread's part and the client's lock the list when they are dropped, as they are if there is no thread.
+        // Sender and receiver both lock the list when they are dropped, which happens here if the thread fails to
+        // start.
         drop(running);
         let first = self.heard(name, None, &lines, heard);
         drop(lines);
@@ -177,8 +178,8 @@ impl Pulls {
 }
 
 impl Told {
-    /// Tells all clients something. Whether there are any: if not, the pull is to end, and who asks for the model from now on
-    /// begins another.
+    /// Sends a line to all clients. Returns false if there are none: then the pull must stop, and the next client that
+    /// asks for the model starts another one.
     pub(crate) fn tell(&self, line: &Value) -> bool {
         let line: Bytes = format!("{line}\n").into();
         let mut running = self.pulls.running();
@@ -194,12 +195,12 @@ impl Told {
         heard
     }
 
-    /// Ends the pull when its clients are gone.
+    /// Returns the handle that stops the pull when its clients have disconnected.
     pub(crate) fn abandoned(&self) -> &Abandoned {
         &self.abandoned
     }
 
-    /// Whether there are clients; as [`tell`](Self::tell), without a line.
+    /// Returns true if there are clients; like [`tell`](Self::tell), without a line.
     pub(crate) fn is_heard(&self) -> bool {
         let mut running = self.pulls.running();
         let heard = self.lines.receiver_count() > 0;
@@ -220,7 +221,7 @@ impl Drop for Told {
 }
 
 impl Heard {
-    /// The next line; `None` at the end.
+    /// Returns the next line; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(first);
@@ -242,7 +243,7 @@ mod tests {
     use serde_json::json;
     use std::sync::mpsc;
 
-    /// A pull that tells `line` when it is told to, and ends then.
+    /// Starts a pull that sends `line` on a signal, and then ends.
     fn begin(pulls: &Arc<Pulls>, name: &str) -> (Result<Heard, ApiError>, mpsc::Sender<Value>) {
         let (go, told_to) = mpsc::channel::<Value>();
         let heard = pulls.join(name, move |told| {
@@ -289,7 +290,7 @@ mod tests {
                 }
                 let (stop, stopped) = mpsc::channel::<()>();
                 told.abandoned().then(move || stop.send(()).unwrap());
-                // A hub that says nothing.
+                // A hub that does not respond.
                 stopped.recv().unwrap();
                 assert!(!told.is_heard());
                 ended.send(()).unwrap();
@@ -314,7 +315,7 @@ mod tests {
         drop(heard);
         let _ = go.send(json!("nobody hears this"));
         drop(go);
-        // Its thread is over.
+        // Waits for the end of its thread.
         while pulls.threads.available_permits() == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

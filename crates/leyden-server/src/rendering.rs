@@ -1,24 +1,24 @@
-//! What a request says about how its messages are rendered, and what templates take for granted of tools.
+//! Fields of a request about the rendering of its messages, and the form of tools that chat templates require.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::limits::Limits;
 use serde_json::{Map, Value, json};
 
-/// What a chat template is given beside the messages.
+/// Inputs of a chat template beside the messages.
 #[derive(Debug)]
 pub(crate) struct Rendering {
     /// Descriptions of tools, as the client sent them.
     pub(crate) tools: Option<Value>,
-    /// Further variables.
+    /// Further template variables.
     pub(crate) variables: Map<String, Value>,
-    /// Whether the prompt ends with the beginning of an answer.
+    /// True if the prompt ends with the beginning of an answer.
     pub(crate) add_generation_prompt: bool,
-    /// Whether the answer goes on with the last message.
+    /// True if the answer continues the last message.
     pub(crate) continue_final_message: bool,
 }
 
-/// Names that a template knows already, or that it calls; and those that have a field of their own.
+/// Names that templates define or call, and names that have a field of their own; clients cannot set these variables.
 const RESERVED: &[&str] = &[
     "messages",
     "tools",
@@ -37,10 +37,10 @@ const RESERVED: &[&str] = &[
     "strftime_now",
 ];
 
-/// The most variables.
+/// Maximum number of template variables.
 const MAX_VARIABLES: usize = 64;
 
-/// Takes the fields about rendering; tools come separately.
+/// Takes the fields about rendering, without tools.
 pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Rendering, ApiError> {
     let mut variables = Map::new();
     let nested = body.object("reasoning").and_then(|mut reasoning| reasoning.text("effort"));
@@ -48,7 +48,7 @@ pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Rendering, ApiE
         thinks(&mut variables, (effort != "none").into());
         variables.insert("reasoning_effort".to_owned(), effort.into());
     }
-    // Ollama's word for it: whether, or how much.
+    // Ollama's field for reasoning: a flag or an effort.
     match body.take("think") {
         Some(Value::String(effort)) => {
             thinks(&mut variables, true.into());
@@ -73,8 +73,8 @@ pub(crate) fn read(body: &mut Fields, limits: &Limits) -> Result<Rendering, ApiE
     Ok(Rendering { tools: None, variables, add_generation_prompt, continue_final_message })
 }
 
-/// Sets the variables by which templates know whether the model is to think: Qwen's and others' `enable_thinking`, DeepSeek's
-/// and Granite's `thinking`.
+/// Sets the variables that turn reasoning on or off in templates: `enable_thinking` of Qwen and others, `thinking` of
+/// DeepSeek and Granite.
 fn thinks(variables: &mut Map<String, Value>, flag: Value) {
     variables.insert("thinking".to_owned(), flag.clone());
     variables.insert("enable_thinking".to_owned(), flag);
@@ -90,10 +90,10 @@ fn kwargs(value: Value, limits: &Limits) -> Result<Map<String, Value>, ApiError>
     Ok(Fields::from(value).rest())
 }
 
-/// The fields in the OpenAPI document.
+/// Returns the fields in the OpenAPI document.
 pub(crate) fn schema(limits: &Limits) -> Value {
     let effort = json!({ "type": "string", "maxLength": limits.name_chars });
-    // A text such as "false" would count as true.
+    // A text such as "false" would be truthy in a template.
     let flags = json!({
         "enable_thinking": { "type": "boolean" }, "thinking": { "type": "boolean" }, "reasoning_effort": effort
     });
@@ -124,8 +124,8 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     })
 }
 
-/// Tools as templates take them for granted: with a description and with parameters that have properties. Left out or
-/// null, they are empty, as OpenAI's API defines it.
+/// Returns tools in the form that templates require: with a description and with parameters that have properties.
+/// Missing or null ones become empty, as OpenAI's API defines them.
 pub(crate) fn described(tools: &Value) -> Value {
     let tool = |tool: &Value| {
         let mut tool = tool.clone();
@@ -150,7 +150,7 @@ pub(crate) fn described(tools: &Value) -> Value {
     tools.as_array().map_or_else(|| tools.clone(), |tools| tools.iter().map(tool).collect())
 }
 
-/// Leaves out descriptions of properties that are null.
+/// Removes null descriptions of properties.
 fn drop_null_descriptions(schema: &mut Map<String, Value>) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     for property in properties.values_mut().filter_map(Value::as_object_mut) {
@@ -161,7 +161,7 @@ fn drop_null_descriptions(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Sets an entry: at the place where it is, or else at the given one.
+/// Sets an entry: in its present position, or else at the given one.
 fn put(map: &mut Map<String, Value>, place: usize, key: &str, value: Value) {
     match map.get_mut(key) {
         Some(old) => *old = value,

@@ -1,8 +1,8 @@
-//! The engines of one model, and which of them a request goes to.
+//! The engines of one model, and the choice of an engine for a request.
 //!
-//! Each has a processor, a queue and a cache of its own; the weights are one copy. A request goes where the longest beginning
-//! of its prompt went before, as that one's cache may still have it, unless others have much less to do; else to the one
-//! that has least. Answers do not depend on the choice.
+//! Each engine has a processor, a queue and a KV cache of its own; the weights are shared. A request goes to the engine
+//! that last got the longest prefix of its prompt, because its prefix cache may still have it, unless other engines
+//! have much less load; else to the one with the least load. Answers do not depend on the choice.
 
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
@@ -15,19 +15,19 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Beginnings of prompts that are remembered. Two that fall on one place cost a hit of the cache at most.
+/// Number of prompt prefixes that are remembered. A hash collision costs at most a hit of the prefix cache.
 const PLACES: usize = 1 << 16;
 
-/// One engine, and what it has been given.
+/// One engine, and the requests that it was given.
 #[derive(Debug)]
 struct Replica {
     worker: Worker,
-    /// Requests that have not ended, by their mailboxes, and how many choices each has.
+    /// Requests that have not ended, as their mailboxes, each with its number of choices.
     given: Mutex<Vec<(Weak<Sender>, usize)>>,
 }
 
 impl Replica {
-    /// Choices that have not been made whole.
+    /// Returns the number of unfinished choices.
     fn load(&self) -> usize {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         given.retain(|(sender, _)| sender.strong_count() > 0);
@@ -39,9 +39,9 @@ impl Replica {
 #[derive(Debug)]
 pub(crate) struct Replicas {
     all: Vec<Replica>,
-    /// Requests that an engine runs at a time.
+    /// Maximum number of requests that an engine runs at a time.
     parallel: usize,
-    /// By the hash of a beginning, the engine that had it last, plus 1.
+    /// By hash of a prefix, the index of the engine that last got it, plus 1.
     beginnings: Vec<AtomicU16>,
     hasher: RandomState,
 }
@@ -66,17 +66,17 @@ impl Replicas {
         Ok(Replicas { all, parallel: model.worker.parallel, beginnings, hasher: RandomState::new() })
     }
 
-    /// What each engine counts.
+    /// Returns the metrics of each engine.
     pub(crate) fn metrics(&self) -> impl Iterator<Item = &Arc<ModelMetrics>> {
         self.all.iter().map(|replica| &replica.worker.metrics)
     }
 
-    /// How many requests all of them run at a time.
+    /// Returns the maximum number of requests that all engines together run at a time.
     pub(crate) fn parallel(&self) -> usize {
         self.all.len() * self.parallel
     }
 
-    /// Whether all can compute.
+    /// Returns true if all engines can compute.
     pub(crate) fn are_alive(&self) -> bool {
         self.all.iter().all(|replica| replica.worker.is_alive())
     }
@@ -86,7 +86,7 @@ impl Replicas {
         self.all.iter().for_each(|replica| replica.worker.close());
     }
 
-    /// Hands over a request. Its mailbox tells whether it was taken.
+    /// Submits a request. Its mailbox tells if it was accepted.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Unreachable> {
         let replica = match &self.all[..] {
             [one] => one,
@@ -102,7 +102,8 @@ impl Replicas {
         replica.worker.submit(job)
     }
 
-    /// The places of a prompt's beginnings, the shortest first: as many whole blocks as a cache shares.
+    /// Returns the indices in `beginnings` of a prompt's prefixes, the shortest first: one per
+    /// whole block of the prefix cache.
     fn places(&self, prompt: &[u32]) -> Vec<usize> {
         let mut hasher = self.hasher.build_hasher();
         let mut after = |block: &[u32; BLOCK_TOKENS]| {
@@ -112,12 +113,12 @@ impl Replicas {
         prompt.as_chunks().0.iter().map(&mut after).collect()
     }
 
-    /// The engine for a prompt; it is remembered for its beginnings. `None` if none can compute.
+    /// Chooses the engine for a prompt, and remembers it for the prompt's prefixes. `None` if no engine can compute.
     fn choose(&self, places: &[usize]) -> Option<usize> {
         let able = self.all.iter().enumerate().filter(|(_, replica)| replica.worker.is_alive());
         let loads: Vec<(usize, usize)> = able.map(|(i, replica)| (replica.load(), i)).collect();
         let &(least, idlest) = loads.iter().min()?;
-        // Whom it could join at once, and who have little more to do than the idlest.
+        // Engines that can start the request at once and whose load is little more than the least.
         let near = |load: usize| load < self.parallel && load <= least + 1 + least / 4;
         let had = |place: &usize| usize::from(self.beginnings[*place].load(Ordering::Relaxed)).checked_sub(1);
         let can = |had: &usize| loads.iter().any(|(load, i)| i == had && near(*load));

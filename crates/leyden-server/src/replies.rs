@@ -1,4 +1,4 @@
-//! Responses whose whole body is there: a JSON document or a text.
+//! Responses with a complete body: a JSON document or a text.
 
 use crate::body::Reply;
 use hyper::body::Bytes;
@@ -6,12 +6,12 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::Value;
 
-/// A response with a JSON document.
+/// Returns a response with a JSON document.
 pub(crate) fn document(status: StatusCode, value: &Value) -> Response<Reply> {
     plain(status, "application/json", value.to_string())
 }
 
-/// A response with a text.
+/// Returns a response with a text.
 pub(crate) fn plain(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(text));
     *response.status_mut() = status;

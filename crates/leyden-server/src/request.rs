@@ -1,4 +1,4 @@
-//! What requests for chats and for completions have in common.
+//! Fields and tasks that chat and completion requests share.
 
 use crate::adapters;
 use crate::app::App;
@@ -20,7 +20,7 @@ use leyden_text::{AnswerText, StopMatcher};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Fields that both kinds of requests have.
+/// Fields of chat and completion requests.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) model: Arc<Served>,
@@ -33,19 +33,19 @@ pub(crate) struct Common {
     pub(crate) cache_salt: String,
 }
 
-/// The pieces of a stream that have a usage.
+/// The chunks of a stream that contain the usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum UsageInStream {
-    /// No piece.
+    /// No chunk.
     #[default]
     Never,
-    /// A last piece without choices; the others have `null` there.
+    /// The last chunk, which has no choices; in the others the usage is `null`.
     AtEnd,
-    /// Each piece, as with vLLM: the tokens until then.
+    /// Each chunk, as in vLLM: the tokens so far.
     Always,
 }
 
-/// Takes `stream_options`. They change nothing about a whole answer, which always has a usage.
+/// Takes `stream_options`. They have no effect without streaming, as a whole answer always has a usage.
 fn usage_in_stream(body: &mut Fields) -> UsageInStream {
     let mut options = body.object("stream_options").unwrap_or_default();
     let asked = options.flag("include_usage").unwrap_or(false);
@@ -57,14 +57,14 @@ fn usage_in_stream(body: &mut Fields) -> UsageInStream {
     }
 }
 
-/// Takes them. `max_names` are the fields for the most tokens, which must agree.
+/// Takes the common fields. `max_names` are the names of the token limit, whose values must agree.
 pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
     let model = app.model(body.text("model").as_deref())?;
     let stream = body.flag("stream").unwrap_or(false);
     let usage_in_stream = usage_in_stream(body);
     let mut max_tokens = None;
     for name in max_names {
-        // Negative is as many as fit.
+        // A negative value means no limit.
         if let Some(n) = body.size(name)
             && max_tokens.replace(n).is_some_and(|other| other != n)
         {
@@ -91,47 +91,47 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
     })
 }
 
-/// The texts to generate for one prompt.
+/// The prompt of one or more answers.
 pub(crate) struct Wanted {
     pub(crate) prompt: Arc<Vec<u32>>,
-    /// How many tokens can follow.
+    /// Maximum number of tokens that can follow the prompt.
     pub(crate) room: usize,
 }
 
-/// What goes beyond the common fields.
+/// Inputs of an inference that are not common fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extras {
-    /// Alternatives with each token, if logarithmic probabilities are wanted.
+    /// Number of alternatives per token, if log probabilities are requested.
     pub(crate) logprobs: Option<usize>,
-    /// The same for the tokens of the prompt.
+    /// Number of alternatives per token of the prompt, if log probabilities are requested.
     pub(crate) prompt_logprobs: Option<usize>,
-    /// Whether a token that ends an answer is told of, too.
+    /// True if the token that ends an answer gets log probabilities, too.
     pub(crate) end_logprobs: bool,
     /// Special tokens that are part of the text.
     pub(crate) visible: Arc<[u32]>,
-    /// What tells the parts of an answer apart.
+    /// Parser that separates content, reasoning and calls of an answer.
     pub(crate) parser: OutputParser,
 }
 
-/// What a text must look like, for all choices of it.
+/// The grammar of an answer's text, for all choices of it.
 pub(crate) struct Form {
     pub(crate) shape: Shape,
     pub(crate) binding: Binding,
 }
 
-/// Where a text follows its grammar.
+/// The part of a text to which the grammar applies.
 #[derive(Clone, Debug)]
 pub(crate) enum Binding {
-    /// From where the text of the gate has been said to the end.
+    /// All text after the `gate`, or the whole text if there is none.
     Whole { gate: Option<String> },
-    /// In calls of tools; with `once` there is at most one.
+    /// Calls of tools; with `once` at most one call.
     Calls { watch: CallWatch, once: bool },
-    /// From the call of a tool in harmony's messages to the end.
+    /// The text from a call in harmony's message format to the end.
     Harmony,
 }
 
 impl Binding {
-    /// Whether the grammar says where the text ends.
+    /// Returns true if the grammar determines the end of the text.
     fn ends(&self) -> bool {
         matches!(self, Binding::Whole { .. } | Binding::Harmony)
     }
@@ -154,7 +154,7 @@ impl Binding {
 }
 
 impl Common {
-    /// The tasks for prompts whose answers have a form, once that is compiled.
+    /// Returns the tasks for prompts, after compilation of the grammar if their answers have one.
     pub(crate) async fn tasks_after(
         self,
         app: &App,
@@ -174,7 +174,7 @@ impl Common {
         .await
     }
 
-    /// The tasks for prompts: all choices of the first, then all of the second.
+    /// Returns the tasks for prompts: all choices of the first, then all of the second.
     fn tasks(
         &self,
         prompts: &[Wanted],
@@ -185,7 +185,7 @@ impl Common {
         let tokenizer = self.model.tokenizer.as_ref();
         let mut ending = Arc::clone(&self.ending);
         if form.is_some_and(|(_, binding)| binding.ends()) {
-            // The end of a text with a form is part of it.
+            // The end token is part of a text with a grammar.
             Arc::make_mut(&mut ending).ignore_end = false;
         }
         for wanted in prompts {
@@ -224,7 +224,7 @@ impl Common {
     }
 }
 
-/// The most tokens of an answer, in the OpenAPI document.
+/// Returns the schema of the token limit in the OpenAPI document.
 pub(crate) fn max_tokens_schema() -> Value {
     json!({
         "type": "integer", "minimum": -1, "maximum": i32::MAX,
@@ -232,7 +232,7 @@ pub(crate) fn max_tokens_schema() -> Value {
     })
 }
 
-/// Fields of requests in the OpenAPI document that chats and completions share.
+/// Returns the fields in the OpenAPI document that chats and completions share.
 pub(crate) fn schema(app: &App) -> Value {
     let limits = &app.limits;
     let mut all = sampling::schema(app);

@@ -1,71 +1,72 @@
-//! Which models are in memory: who gets one, who waits, and which one goes to make room.
+//! Decides which on-demand models are in memory, which requests wait for one, and which model is unloaded for another.
 //!
-//! [`Residency`] is a value without clock and threads: time is an argument, and what is to be done comes back as [`Step`]s.
-//! The same calls give the same steps.
+//! [`Residency`] is a state machine without clock and threads: the time is an argument, and the work to do is returned
+//! as [`Step`]s. The same calls return the same steps.
 //!
-//! * A request for a model that is there gets it at once. Models that have room are loaded at the same time; each has its
-//!   share of the budget from the moment at which that is decided.
-//! * Room is taken from models that nobody uses, the one that was used longest ago first, and only where it suffices: a
-//!   model serves on until it really goes. No model goes that somebody uses.
-//! * A request without room waits for [`Times::wait`] at most, and holds up no other.
-//! * After [`Times::pause`] of waiting, models whose requests are all younger than that pause give no new leases for as
-//!   long, so that a stream of short requests that overlap comes to an end. A model with a long request is not asked to: its
-//!   pause would be for nothing. A model that has paused and did not go serves for [`RESTS`] times as long before the next pause.
+//! * A request for a loaded model gets it at once. Models whose bytes are free are loaded concurrently; each reserves
+//!   its share of the budget when its loading is decided.
+//! * Unused models are unloaded to make room, the least recently used first, and only if that frees enough bytes; until
+//!   then they accept requests. Models in use are never unloaded.
+//! * A request without room waits for [`Times::wait`] at most, and delays no other request.
+//! * After waiting for [`Times::pause`], a request makes models pause: models whose requests are all younger than that
+//!   time give no new leases for as long, so that a stream of short, overlapping requests ends. A model with a long
+//!   request is not paused, because the pause could not free it. After a pause without unloading, a model serves for
+//!   [`RESTS`] times as long before its next pause.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The number of a model.
+/// Index of a model.
 pub(crate) type Place = usize;
-/// The number of a request that asked for a model; that of its lease, too.
+/// Number of a request for a model, and of its lease.
 pub(crate) type Ticket = u64;
 
-/// How many times as long as a pause a model serves before the next one.
+/// Minimum time between two pauses of a model, in multiples of a pause.
 const RESTS: u32 = 10;
 
-/// How long what may take.
+/// Limits of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// The longest that a request waits for room.
+    /// Maximum time for which a request waits for memory.
     pub(crate) wait: Duration,
-    /// The longest that a model gives no leases so that another one finds room.
+    /// Maximum time for which a model gives no leases so that another one can be loaded.
     pub(crate) pause: Duration,
 }
 
 impl Times {
-    /// The times of requests that wait for room for `wait` at most.
+    /// Returns the times for requests that wait for at most `wait`.
     pub(crate) fn of(wait: Duration) -> Times {
         Times { wait, pause: wait / 3 }
     }
 }
 
-/// The reason why a model is unloaded.
+/// Reason for unloading a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Another one needs the room.
+    /// Another model needs the memory.
     Room,
-    /// Nobody asked for it for long enough.
+    /// The idle timeout has passed.
     Idle,
 }
 
-/// A thing to do.
+/// Work for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Load a model into at most so many bytes; `None` where there is no budget. Tell [`Residency::loaded`] or
-    /// [`Residency::failed`] how it went.
+    /// Loads a model into at most this many bytes; `None` if there is no budget. The caller reports the result with
+    /// [`Residency::loaded`] or [`Residency::failed`].
     Load(Place, Option<u64>),
-    /// Unload a model, and then call [`Residency::unloaded`].
+    /// Unloads a model. The caller then calls [`Residency::unloaded`].
     Unload(Place, Why),
-    /// Give a request its model, until [`Residency::end`].
+    /// Gives a request the lease of its model, until [`Residency::end`].
     Grant(Ticket, Place),
-    /// Tell a request that there was no room for its model.
+    /// Tells a request that there was no memory for its model.
     Refuse(Ticket, Place),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Away,
-    /// Others go to make room for it.
+    /// Other models are being unloaded to make room for it.
     Expected,
     Loading,
     There,
@@ -74,28 +75,28 @@ enum Phase {
 
 #[derive(Debug)]
 struct Model {
-    /// Bytes without which it cannot be loaded.
+    /// Minimum of bytes for loading it.
     least: u64,
-    /// How long it stays after its last request where no request says otherwise; `None`: until others need the room.
+    /// Default idle timeout; `None`: it stays until others need the memory.
     idle: Option<Duration>,
-    /// How long it stays this time.
+    /// Idle timeout that the last request set.
     keep: Option<Duration>,
     phase: Phase,
-    /// Bytes that it takes; while it is loaded those that it may take.
+    /// Bytes that it takes, or while it is loaded the bytes that are reserved for it.
     bytes: u64,
-    /// Requests that use it, with their beginnings.
+    /// Requests that use it, with the times at which they began.
     leases: BTreeMap<Ticket, Instant>,
-    /// Requests that wait for it, with their beginnings; the first one first.
+    /// Requests that wait for it, with the times at which they began, in order of arrival.
     waiting: VecDeque<(Ticket, Instant)>,
-    /// The end of its last use.
+    /// Time at which its last use ended.
     used: Instant,
-    /// The moment until which it stays although others need the room: as long as its loading took.
+    /// Time before which it is not unloaded for others: after loading it stays for as long as loading took.
     stays: Instant,
-    /// The model for which it gives no leases, and until when.
+    /// The model for which it pauses, and the end of the pause.
     paused: Option<(Place, Instant)>,
-    /// The moment before which it is not paused again.
+    /// Time before which it is not paused again.
     serves: Instant,
-    /// True once it was taken out: it goes as soon as nobody uses it.
+    /// True if it was removed: it is unloaded as soon as no request uses it.
     retired: bool,
 }
 
@@ -104,15 +105,15 @@ impl Model {
         self.phase == Phase::There && self.leases.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether it may go now to make room for the model at `place`. Requests that wait for it do so because it pauses for that
-    /// one; they wait on.
+    /// Returns true if the model can be unloaded now for the model at `place`. Requests that wait for it because it
+    /// pauses for that model do not prevent this; they wait on.
     fn may_go(&self, place: Place) -> bool {
         let has_paused = self.paused.is_some_and(|(of, _)| of == place);
         let is_asked_for = self.paused.is_some() || !self.waiting.is_empty();
         self.phase == Phase::There && self.leases.is_empty() && (has_paused || !is_asked_for)
     }
 
-    /// Whether a pause may free it.
+    /// Returns true if a pause may end all its leases.
     fn may_pause(&self, now: Instant, pause: Duration) -> bool {
         let young = |begin: &Instant| now.saturating_duration_since(*begin) < pause;
         self.phase == Phase::There
@@ -122,31 +123,31 @@ impl Model {
             && self.leases.values().all(young)
     }
 
-    /// The moment at which it goes if nobody asks for it.
+    /// Returns the time at which it is unloaded if no request comes.
     fn leaves(&self) -> Option<Instant> {
         let keep = if self.retired { Some(Duration::ZERO) } else { self.keep };
         keep.filter(|_| self.is_free()).and_then(|keep| self.used.checked_add(keep))
     }
 }
 
-/// The models of a server that come and go.
+/// The on-demand models of a server.
 #[derive(Debug)]
 pub(crate) struct Residency {
     budget: Option<u64>,
     times: Times,
     models: Vec<Model>,
-    /// Places of models that were taken out, for others.
+    /// Indices of removed models, for reuse.
     vacant: Vec<Place>,
     tickets: Ticket,
 }
 
 impl Residency {
-    /// Models share `budget` bytes.
+    /// Creates the state of models that share `budget` bytes.
     pub(crate) fn new(budget: Option<u64>, times: Times) -> Residency {
         Residency { budget, times, models: Vec::new(), vacant: Vec::new(), tickets: 0 }
     }
 
-    /// Adds a model that is not loaded, which needs `least` bytes and stays for `idle` after its last request.
+    /// Adds a model that is not loaded, which needs at least `least` bytes and has the idle timeout `idle`.
     pub(crate) fn add(&mut self, least: u64, idle: Option<Duration>, now: Instant) -> Place {
         let model = Model {
             least,
@@ -170,8 +171,8 @@ impl Residency {
         self.models.len() - 1
     }
 
-    /// Takes a model out, whose place is given to one that is added later; returns `false` while the model is in memory or
-    /// somebody waits for it, and is then called again.
+    /// Removes a model and frees its index for reuse. Returns false, and must be called again, while the model is in
+    /// memory or requests wait for it.
     pub(crate) fn retire(&mut self, place: Place) -> bool {
         let model = &mut self.models[place];
         model.retired = true;
@@ -182,16 +183,16 @@ impl Residency {
         is_idle
     }
 
-    /// Returns the number of places, vacant ones included.
+    /// Returns the number of indices, vacant ones included.
     #[cfg(test)]
     pub(crate) fn places(&self) -> usize {
         self.models.len()
     }
 
-    /// A request asks for a model. The answer comes as a step.
+    /// Adds a request for a model. The lease comes as a step.
     ///
     /// # Errors
-    /// The model needs more than the whole budget: what it needs, and the budget.
+    /// The model needs more than the whole budget: the bytes that it needs, and the budget.
     pub(crate) fn ask(&mut self, place: Place, now: Instant) -> Result<Ticket, (u64, u64)> {
         let model = &mut self.models[place];
         if let Some(budget) = self.budget.filter(|budget| model.least > *budget) {
@@ -202,12 +203,12 @@ impl Residency {
         Ok(self.tickets)
     }
 
-    /// A request that waits does so no longer.
+    /// Removes a request that waits.
     pub(crate) fn withdraw(&mut self, place: Place, ticket: Ticket) {
         self.models[place].waiting.retain(|(waits, _)| *waits != ticket);
     }
 
-    /// A request has ended that used a model.
+    /// Ends a request's use of a model.
     pub(crate) fn end(&mut self, place: Place, ticket: Ticket, now: Instant) {
         let model = &mut self.models[place];
         if model.leases.remove(&ticket).is_some() {
@@ -215,45 +216,45 @@ impl Residency {
         }
     }
 
-    /// Changes how long a model stays after its last request.
+    /// Sets the idle timeout of a model.
     pub(crate) fn keep(&mut self, place: Place, keep: Option<Duration>) {
         self.models[place].keep = keep;
     }
 
-    /// A model has been loaded in `took`, and takes so many bytes.
+    /// Records that a model was loaded in the time `took` and takes `bytes` bytes.
     pub(crate) fn loaded(&mut self, place: Place, bytes: u64, took: Duration, now: Instant) {
         let model = &mut self.models[place];
         (model.phase, model.bytes, model.keep) = (Phase::There, bytes, model.idle);
         (model.used, model.stays, model.serves, model.paused) = (now, now + took, now, None);
     }
 
-    /// A model could not be loaded. The requests that waited for it, which get no other answer.
+    /// Records that a model could not be loaded. Returns the requests that waited for it; no step answers them.
     pub(crate) fn failed(&mut self, place: Place) -> Vec<Ticket> {
         let model = &mut self.models[place];
         (model.phase, model.bytes) = (Phase::Away, 0);
         model.waiting.drain(..).map(|(ticket, _)| ticket).collect()
     }
 
-    /// A model is gone, and its memory is free.
+    /// Records that a model was unloaded and its memory is free.
     pub(crate) fn unloaded(&mut self, place: Place) {
         let model = &mut self.models[place];
         (model.phase, model.bytes) = (Phase::Away, 0);
     }
 
-    /// Bytes of a model that is there, and how long it stays if nobody asks for it.
+    /// Returns the bytes of a loaded model, and the time until it is unloaded if no request comes.
     pub(crate) fn stay(&self, place: Place, now: Instant) -> (u64, Option<Duration>) {
         let model = &self.models[place];
         let stays = model.leaves().map(|at| at.saturating_duration_since(now)).or(model.keep);
         (model.bytes, stays)
     }
 
-    /// Bytes of the models that are in memory.
+    /// Returns the bytes of the models in memory.
     pub(crate) fn bytes(&self) -> u64 {
         let is_in = |model: &&Model| matches!(model.phase, Phase::There | Phase::Leaving);
         self.models.iter().filter(is_in).map(|model| model.bytes).sum()
     }
 
-    /// The steps to take now.
+    /// Returns the steps to take now.
     pub(crate) fn steps(&mut self, now: Instant) -> Vec<Step> {
         let mut steps = Vec::new();
         for (place, model) in self.models.iter_mut().enumerate() {
@@ -261,14 +262,14 @@ impl Residency {
                 model.phase = Phase::Leaving;
                 steps.push(Step::Unload(place, Why::Idle));
             }
-            // Nobody waits for it any more.
+            // No request waits for it any more.
             if model.phase == Phase::Expected && model.waiting.is_empty() {
                 model.phase = Phase::Away;
             }
         }
         self.end_pauses(now);
         self.make_room(now, &mut steps);
-        // Behind that: who finds room in the moment in which the time is over is not refused.
+        // Refusals come last, so that a request whose time ends in the moment in which room is found is not refused.
         for (place, model) in self.models.iter_mut().enumerate() {
             let late =
                 |(_, begin): &(Ticket, Instant)| now.saturating_duration_since(*begin) >= self.times.wait;
@@ -289,7 +290,7 @@ impl Residency {
         steps
     }
 
-    /// Ends pauses whose time is over, and those for models that nobody waits for any more.
+    /// Ends pauses whose time is over, and pauses for models for which no request waits any more.
     fn end_pauses(&mut self, now: Instant) {
         let is_wanted = |model: &Model| model.phase == Phase::Away && !model.waiting.is_empty();
         let wanted: Vec<bool> = self.models.iter().map(is_wanted).collect();
@@ -301,13 +302,13 @@ impl Residency {
         }
     }
 
-    /// The moment at which there may be steps although nothing has happened.
+    /// Returns the next time at which there may be steps without another event.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let Times { wait, pause } = self.times;
         let waits = self.models.iter().any(|model| !model.waiting.is_empty());
         let moments = self.models.iter().flat_map(|model| {
             let first = model.waiting.front().filter(|_| model.phase == Phase::Away).map(|(_, begin)| *begin);
-            // Only those who wait are interested in when a model may be paused again.
+            // The time of the next possible pause only matters while requests wait.
             let change = Some(model.serves.max(model.stays)).filter(|_| waits && model.phase == Phase::There);
             let pauses = model.paused.map(|(_, until)| until);
             [
@@ -321,7 +322,7 @@ impl Residency {
         moments.flatten().filter(|at| *at > now).min()
     }
 
-    /// Bytes that are nobody's, once those who go are gone and those who come are there.
+    /// Returns the bytes that are free once models being unloaded are gone and models being loaded are there.
     fn free(&self) -> u64 {
         let promised = self.models.iter().map(|model| match model.phase {
             Phase::Away | Phase::Leaving => 0,
@@ -331,7 +332,7 @@ impl Residency {
         self.budget.unwrap_or(u64::MAX).saturating_sub(promised.sum())
     }
 
-    /// Finds room for models that requests wait for, the longest wait first.
+    /// Makes room for models with waiting requests, the longest wait first.
     fn make_room(&mut self, now: Instant, steps: &mut Vec<Step>) {
         let waits = |(place, model): (Place, &Model)| {
             let first = model.waiting.front().filter(|_| model.phase == Phase::Away);
@@ -355,7 +356,8 @@ impl Residency {
         }
     }
 
-    /// Models that fulfil a condition, the one that was used longest ago first, until they have so many bytes; with their bytes.
+    /// Returns models that fulfil a condition, the least recently used first, until their bytes sum up to `bytes`; and
+    /// the sum.
     fn oldest(&self, bytes: u64, is_one: impl Fn(&Model) -> bool) -> (Vec<Place>, u64) {
         let mut found: Vec<(Instant, Place)> =
             self.models.iter().enumerate().filter(|(_, m)| is_one(m)).map(|(i, m)| (m.used, i)).collect();
@@ -372,7 +374,7 @@ impl Residency {
         (places, sum)
     }
 
-    /// Has models pause for another one, if that and those that nobody uses can give it the missing bytes.
+    /// Pauses models for another one, if they and the unused models together can free the missing bytes.
     fn pause(&mut self, place: Place, missing: u64, now: Instant) {
         let pause = self.times.pause;
         let has_paused = |model: &Model| model.paused.is_some_and(|(of, _)| of == place);
@@ -389,7 +391,7 @@ impl Residency {
         }
     }
 
-    /// Begins to load models whose room is free by now.
+    /// Starts loading models whose bytes are free by now.
     fn load(&mut self, steps: &mut Vec<Step>) {
         for place in 0..self.models.len() {
             if self.models[place].phase != Phase::Expected {
@@ -407,8 +409,8 @@ impl Residency {
                     if least > left {
                         continue;
                     }
-                    // What is promised to others is not given away, nor all that is left to the first one, so that others
-                    // need not send it away at once.
+                    // Bytes reserved for other models stay reserved, and the first model does not get all the rest, so
+                    // that the next one need not unload it at once.
                     let more = self.free().min(left - least);
                     Some((least + more).min((budget / 2).max(least)))
                 }

@@ -11,28 +11,28 @@ use serde_json::Value;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The answer of an endpoint under way.
+/// Future of an endpoint's response.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response<Reply>, ApiError>> + Send>>;
 
 /// An endpoint.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) method: Method,
-    /// A part in braces stands for anything, slashes included. Of two paths that fit, the first in the table counts.
+    /// Pattern of the path. A part in braces matches anything, slashes included. The first match in the table counts.
     pub(crate) path: &'static str,
     pub(crate) access: Access,
-    /// True if it costs work, and counts as a request of its key.
+    /// True if it computes, and counts as a request of its key.
     pub(crate) generates: bool,
     pub(crate) dialect: &'static Dialect,
     pub(crate) answer: fn(Arc<App>, Call) -> Answering,
-    /// Its operation in the OpenAPI document.
+    /// Function that returns its operation in the OpenAPI document.
     pub(crate) describe: fn(&App) -> Value,
 }
 
 impl Route {
-    /// Returns true if a request's body says on which model it runs.
+    /// Returns true if a request's body names the model that computes it.
     pub(crate) fn names_model(&self) -> bool {
-        // None runs where models are pulled, changed or described.
+        // Endpoints that pull, change or describe models compute nothing on them.
         let without = ["/api/pull", "/api/copy", "/api/create", "/api/show"].contains(&self.path);
         self.method == Method::POST && !without
     }
@@ -42,7 +42,7 @@ impl Route {
         self.method == Method::POST || self.path == "/api/delete"
     }
 
-    /// Returns true if it says how the server is, and nothing else.
+    /// Returns true if it only reports the server's health.
     pub(crate) fn is_health(&self) -> bool {
         ["/health", "/v1/health", "/v2/health"].iter().any(|start| self.path.starts_with(start))
     }

@@ -1,4 +1,4 @@
-//! From a request to a response: route, admission, body, endpoint, and the headers of every response.
+//! Processing of a request: route, admission, body, endpoint, and the headers of every response.
 
 use crate::abilities::Wish;
 use crate::admission::check_content;
@@ -26,7 +26,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Descriptions made from the table of routes.
+/// Functions that build descriptions from the table of routes.
 const DESCRIPTIONS: Descriptions = Descriptions {
     document: |app| openapi::document(ROUTES, app),
     bodies: |app| openapi::bodies(ROUTES, app),
@@ -41,7 +41,7 @@ impl App {
         App::new(models, options, log, DESCRIPTIONS).map(Arc::new)
     }
 
-    /// The answer to a connection for which there is no place.
+    /// Returns the response for a connection above the connection limit.
     pub(crate) fn turn_away(&self) -> Response<Reply> {
         self.http.connections_refused.add(1);
         let message = "there are too many connections";
@@ -104,7 +104,7 @@ impl App {
         let wire = request.extensions_mut().remove::<Wire>();
         if let Some(wire) = &wire {
             let host = wire::check(&request, wire)?;
-            // Probes ask by any name, and learn nothing.
+            // Health probes use any host name, and get no information.
             let probe = found.as_ref().is_some_and(|f| f.route.is_health());
             if self.keys.is_none() && !probe {
                 self.hosts.check(host.as_deref())?;
@@ -124,7 +124,7 @@ impl App {
                 cors::answer_preflight(request.headers(), &methods, response.headers_mut());
                 return Ok(response);
             }
-            // Who may not ask does not learn what there is.
+            // Without valid access the response does not tell which paths exist.
             self.admit(request.headers(), OPENAI.key, Access::AnyKey)?;
             let methods = routes::methods(request.uri().path());
             if methods.is_empty() {
@@ -167,7 +167,7 @@ impl App {
     }
 }
 
-/// The response to the question what an endpoint takes.
+/// Returns the response to `OPTIONS` with an endpoint's methods.
 fn options(methods: &str) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(""));
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -175,7 +175,7 @@ fn options(methods: &str) -> Response<Reply> {
     response
 }
 
-/// The response to a failed request.
+/// Returns the response to a failed request.
 fn failed(dialect: &Dialect, error: &ApiError) -> Response<Reply> {
     let mut response = document(error.status, &(dialect.error)(error));
     let headers = response.headers_mut();
@@ -186,7 +186,7 @@ fn failed(dialect: &Dialect, error: &ApiError) -> Response<Reply> {
         StatusCode::UNAUTHORIZED => {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        // What the client still sends is not read.
+        // The rest of the body is not read.
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -202,7 +202,7 @@ fn failed(dialect: &Dialect, error: &ApiError) -> Response<Reply> {
 }
 
 fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    // Numbers and names of our own, which are valid.
+    // Numbers and our own names are always valid.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(HeaderName::from_static(name), value);
     }

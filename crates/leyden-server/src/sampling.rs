@@ -1,7 +1,7 @@
-//! The fields that say how tokens are chosen.
+//! The sampling fields of a request.
 //!
-//! For OpenAI's fields the ranges are OpenAI's, for the others those of the sampler. What a request leaves out is as
-//! `leyden run` has it for the same model.
+//! OpenAI's fields have the ranges of OpenAI's API, the others those of the sampler. Defaults are those of `leyden run`
+//! for the same model.
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -18,22 +18,22 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::PoisonError;
 
-/// A request's way of choosing tokens.
+/// Sampling parameters of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampling {
     pub(crate) params: SamplingParams,
     breakers: Vec<String>,
 }
 
-/// The most tokens in a list of biases, tokens of texts included.
-const MOST_BIASES: usize = 4096;
-/// What may be added to a logit.
+/// Maximum number of tokens in a list of biases, tokens of texts included.
+const MAX_BIASES: usize = 4096;
+/// Range of a logit bias.
 const BIASES: RangeInclusive<f64> = -100.0..=100.0;
 
-/// Takes the fields.
+/// Takes the sampling fields.
 pub(crate) fn read(body: &mut Fields, model: &Served) -> Result<Sampling, ApiError> {
     let mut params = model.sampling.clone();
-    // As with OpenAI and vLLM, penalties see all of a text, if the request does not say how much.
+    // As with OpenAI and vLLM, penalties apply to the whole text by default.
     params.penalties.window = usize::MAX;
     for field in NUMBERS {
         if let Some(x) = body.number(field.name) {
@@ -52,9 +52,9 @@ pub(crate) fn read(body: &mut Fields, model: &Served) -> Result<Sampling, ApiErr
     if let Some(value) = body.take("logit_bias") {
         params.logit_bias = logit_bias(value, model)?;
     }
-    // -1 is any, as with llama-server, vLLM and Ollama.
+    // -1 asks for a random seed, as with llama-server, vLLM and Ollama.
     let seed = body.integer("seed").filter(|seed| *seed != -1);
-    // The standard library seeds its hashers from the system's random numbers. 32 bits survive any client's numbers.
+    // The standard library seeds its hashers with system randomness. Clients' number types represent 32 bits exactly.
     params.seed = seed.map_or_else(|| RandomState::new().hash_one(0) >> 32, i64::cast_unsigned);
     let breakers = match body.list("dry_sequence_breakers") {
         None => model.sequence_breakers.clone(),
@@ -79,7 +79,7 @@ fn mirostat(body: &mut Fields, params: &mut SamplingParams) {
     };
 }
 
-/// llama.cpp's letters for the steps.
+/// llama.cpp's letters for the sampling steps.
 const LETTERS: &[(char, SamplingStep)] = &[
     ('e', SamplingStep::Penalties),
     ('d', SamplingStep::Dry),
@@ -92,7 +92,7 @@ const LETTERS: &[(char, SamplingStep)] = &[
     ('t', SamplingStep::Temperature),
 ];
 
-/// Reads a word of such letters.
+/// Reads sampling steps from a word of llama.cpp's letters.
 fn spelled(word: &str) -> Result<Vec<SamplingStep>, ApiError> {
     let mut steps = Vec::new();
     for letter in word.chars() {
@@ -124,7 +124,8 @@ fn order(value: &Value) -> Result<Vec<SamplingStep>, ApiError> {
     Ok(steps)
 }
 
-/// Reads llama-server's list of biases: pairs of a token id, or a text for all of its tokens, and a number, or `false` for never.
+/// Reads llama-server's list of biases: pairs of a token id, or a text for all of its tokens, and a number, or `false`
+/// for a token that is never chosen.
 fn bias_pairs(pairs: &[Value], model: &Served, most: usize) -> Result<Vec<(u32, f32)>, ApiError> {
     let last = i64::try_from(model.vocabulary).unwrap_or(i64::MAX) - 1;
     let mut biases = Vec::new();
@@ -158,7 +159,7 @@ fn bias_pairs(pairs: &[Value], model: &Served, most: usize) -> Result<Vec<(u32, 
 /// Reads biases, from an object with token ids as keys or a list of pairs.
 fn logit_bias(value: Value, model: &Served) -> Result<Vec<(u32, f32)>, ApiError> {
     if let Value::Array(pairs) = &value {
-        return bias_pairs(pairs, model, MOST_BIASES);
+        return bias_pairs(pairs, model, MAX_BIASES);
     }
     let mut biases = Vec::new();
     for (id, bias) in Fields::from(value).rest() {
@@ -175,7 +176,7 @@ fn logit_bias(value: Value, model: &Served) -> Result<Vec<(u32, f32)>, ApiError>
     Ok(biases)
 }
 
-/// What the sampler has against parameters.
+/// Returns the error of parameters that the sampler refuses.
 fn engine(error: &leyden_engine::Error) -> ApiError {
     match error.kind() {
         leyden_engine::ErrorKind::Parameter { name, what } => {
@@ -186,7 +187,7 @@ fn engine(error: &leyden_engine::Error) -> ApiError {
 }
 
 impl Sampling {
-    /// The sampler of one choice, which knows the prompt.
+    /// Returns the sampler of one choice, initialised with the prompt.
     pub(crate) fn sampler(&self, model: &Served, choice: usize, prompt: &[u32]) -> Result<Sampler, ApiError> {
         let mut params = self.params.clone();
         if params.dry.is_active() {
@@ -217,7 +218,7 @@ impl Sampling {
     }
 }
 
-/// The fields in the OpenAPI document.
+/// Returns the fields in the OpenAPI document.
 pub(crate) fn schema(app: &App) -> Value {
     let ids = format!("^({})$", below(app.vocabulary()));
     let mut all = serde_json::Map::new();
@@ -270,14 +271,14 @@ pub(crate) fn schema(app: &App) -> Value {
     Value::Object(all)
 }
 
-/// A regular expression for the whole numbers below `most`, without leading zeros.
+/// Returns a regular expression that matches the decimal integers below `most`, without leading zeros.
 fn below(most: usize) -> String {
     let Some(last) = most.checked_sub(1) else { return "[]".to_owned() };
     let digits = last.to_string();
     let mut parts: Vec<String> = vec!["0".to_owned()];
-    // Fewer digits.
+    // Numbers with fewer digits.
     parts.extend((1..digits.len()).map(|n| format!("[1-9][0-9]{{{}}}", n - 1)));
-    // As many: equal to the last one up to a digit that is smaller, or throughout.
+    // Numbers with as many digits: equal to those of `most - 1` up to a smaller digit, or to the end.
     for (i, digit) in digits.bytes().enumerate() {
         let least = if i == 0 { b'1' } else { b'0' };
         if digit > least {
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn numbers_below_another_are_matched() {
-        // Parts such as `12[0-4][0-9]{2}`, read by hand.
+        // A simple matcher for parts such as `12[0-4][0-9]{2}`.
         let matches = |pattern: &str, text: &str| {
             pattern.split('|').any(|part| {
                 let (mut rest, mut part) = (text, part);

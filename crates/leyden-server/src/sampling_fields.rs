@@ -1,11 +1,11 @@
-//! Fields about the choice of tokens that are numbers or sizes: names, ranges, schemas.
+//! Sampling fields that are numbers or sizes: names, ranges, schemas.
 
 use crate::schema;
 use leyden_engine::sample::SamplingParams;
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 
-/// A field that is a number: its range, and its place in the parameters.
+/// A numeric field: its range, and its place in the parameters.
 pub(crate) struct NumberField {
     pub(crate) name: &'static str,
     pub(crate) range: RangeInclusive<f64>,
@@ -16,7 +16,7 @@ const TINY: f64 = f32::MIN_POSITIVE as f64;
 
 pub(crate) static NUMBERS: &[NumberField] = &[
     NumberField { name: "temperature", range: 0.0..=2.0, set: |p, x| p.temperature = x },
-    // 0 keeps the best token alone, as everything below its probability does.
+    // 0 keeps the best token only, as any value below its probability does.
     NumberField { name: "top_p", range: 0.0..=1.0, set: |p, x| p.top_p = x.max(f32::MIN_POSITIVE) },
     NumberField { name: "frequency_penalty", range: -2.0..=2.0, set: |p, x| p.penalties.frequency = x },
     NumberField { name: "presence_penalty", range: -2.0..=2.0, set: |p, x| p.penalties.presence = x },
@@ -36,14 +36,14 @@ pub(crate) static NUMBERS: &[NumberField] = &[
     NumberField { name: "dry_base", range: 1.0..=1000.0, set: |p, x| p.dry.base = x },
 ];
 
-/// A field that is a size: the meaning of -1, and its place in the parameters.
+/// A size field: the meaning of -1, and its place in the parameters.
 pub(crate) struct SizeField {
     pub(crate) name: &'static str,
     pub(crate) unlimited: Option<usize>,
     pub(crate) set: fn(&mut SamplingParams, usize),
 }
 
-/// The largest of them: more tokens than any context has.
+/// Maximum of these fields: more tokens than any context has.
 const MAX_SIZE: usize = i32::MAX as usize;
 
 pub(crate) static SIZES: &[SizeField] = &[
@@ -53,7 +53,7 @@ pub(crate) static SIZES: &[SizeField] = &[
     SizeField { name: "dry_penalty_last_n", unlimited: Some(usize::MAX), set: |p, n| p.dry.window = n },
 ];
 
-/// Returns the schema of a field that is a number or a size; of another name one that nothing fulfils.
+/// Returns the schema of a numeric or size field; for another name a schema that matches nothing.
 pub(crate) fn field_schema(name: &str) -> Value {
     if let Some(field) = NUMBERS.iter().find(|field| field.name == name) {
         return json!({ "type": "number", "minimum": field.range.start(), "maximum": field.range.end() });

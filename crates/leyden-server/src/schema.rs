@@ -1,11 +1,11 @@
-//! Checks what a client sent against the schema that the OpenAPI document shows of it.
+//! Validation of requests against the schemas of the OpenAPI document.
 //!
-//! So every field has one definition, which is data: what the document says is what is enforced, and the tests of edges
-//! follow from it. Whoever reads a body behind that finds fields of the types that their schemas have.
+//! Every field has one definition, which is data: the document describes what is enforced, and the tests of edge values
+//! are derived from it. Code that reads a validated body can rely on the types of its fields.
 //!
-//! Of JSON Schema it knows what the document uses. `null` in the place of a field that need not be there is the same as
-//! none, and is taken out. So is a field that no schema names, and its name is returned; if that is `strict`, it is an
-//! error. Rules of several fields (`if`, `allOf`) are their readers' matter.
+//! The keywords of JSON Schema that the document uses are supported. `null` for an optional field means the same as
+//! leaving it out, and is removed. Unknown fields are removed, too, and their names are returned; with `strict` they
+//! are an error. Rules about several fields (`if`, `allOf`) are checked by the code that reads them.
 
 use crate::error::ApiError;
 use crate::fields::{self, kind, wrong};
@@ -15,26 +15,27 @@ use leyden_text::check_json_text;
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// In a schema: its `enum` or `maximum` is what all models have, and whoever reads the value knows that of the one model.
+/// Key in a schema whose `enum` or `maximum` covers all models; the code that reads the value checks the limit of the
+/// model.
 pub(crate) const BY_MODEL: &str = "x-by-model";
 
-/// The one `pattern`: what templates and grammars take for a word, the name of a tool.
+/// The only `pattern`: names of tools, as templates and grammars accept them.
 pub(crate) const WORD: &str = "^[a-zA-Z0-9_.-]{1,64}$";
 
-/// The schema of a field that is refused unless it is null; `instead` tells the client a way around it.
+/// Returns the schema of a field that is refused unless it is null; `instead` tells the client an alternative.
 pub(crate) fn refused(instead: &str) -> Value {
     json!({ "not": {}, "description": instead })
 }
 
-/// Names of unknown fields that are told; of further ones it is not said what they are called.
-const MOST_NAMES: usize = 16;
-/// Characters of such a name.
+/// Maximum number of unknown fields that are reported by name.
+const MAX_NAMES: usize = 16;
+/// Maximum length of a reported name in characters.
 const NAME_CHARS: usize = 128;
 
-/// Checks a body; the names of what was in it that its schema does not know.
+/// Validates a body. Returns the names of its unknown fields.
 ///
 /// # Errors
-/// 400: a value is not what the schema says, which the error names by its path; with `strict` also an unknown field.
+/// 400: a value violates the schema, named by its path; with `strict` also an unknown field.
 pub(crate) fn check(schema: &Value, body: &mut Value, strict: bool) -> Result<Vec<String>, ApiError> {
     if !body.is_object() {
         return Err(ApiError::body(format!("the body must be an object, not {}", kind(body))));
@@ -44,7 +45,7 @@ pub(crate) fn check(schema: &Value, body: &mut Value, strict: bool) -> Result<Ve
     Ok(checker.unknown)
 }
 
-/// Where in a body a value stands.
+/// Path of a value in a body.
 #[derive(Clone, Copy)]
 enum At<'a> {
     Body,
@@ -139,7 +140,7 @@ impl Checker {
                 None => needed(schema, map, at),
             };
         };
-        // Written so for the document, which says of every field that `null` is none.
+        // In the document `false` becomes the type `null`, as `null` stands for a missing field.
         let closed =
             others.is_some_and(|o| o == &Value::Bool(false) || o.get("type").is_some_and(|t| t == "null"));
         for (name, value) in map.iter_mut().filter(|(_, value)| !value.is_null()) {
@@ -174,16 +175,16 @@ impl Checker {
     }
 
     fn ignore(&mut self, at: At<'_>) {
-        if self.unknown.len() < MOST_NAMES {
+        if self.unknown.len() < MAX_NAMES {
             self.unknown.push(at.to_string());
         }
     }
 
-    /// One of several schemas: told apart by the kind of the value, then by a field that names them.
+    /// Validates against one of several schemas, chosen by the value's type, then by a field that distinguishes them.
     fn any(&mut self, branches: &[Value], value: &mut Value, at: At<'_>) -> Result<(), ApiError> {
         let mut fitting: Vec<&Value> = branches.iter().filter(|branch| fits(branch, value)).collect();
         if fitting.is_empty() {
-            // Where lists are allowed, it is the first item that is of the wrong kind.
+            // If lists are allowed, the first item has the wrong type.
             let lists = branches.iter().filter(|branch| has_type(branch, value));
             let items: Vec<Value> = lists.filter_map(|branch| branch.get("items").cloned()).collect();
             if let Some(first) = value.as_array_mut().and_then(|all| all.first_mut())
@@ -230,7 +231,7 @@ impl Checker {
     }
 }
 
-/// Checks that what an object must have is there.
+/// Checks that the required fields of an object are present.
 fn needed(schema: &Value, map: &Map<String, Value>, at: At<'_>) -> Result<(), ApiError> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     let mut absent =
@@ -265,13 +266,13 @@ fn listed(schema: &Value, value: &Value, at: At<'_>) -> Result<(), ApiError> {
     Err(not_one_of(at, &known, Some(value)))
 }
 
-/// What `const` or `enum` of a schema lists; nothing if it has neither.
+/// Returns the values of a schema's `const` or `enum`; none if it has neither.
 fn choices(schema: Option<&Value>) -> Vec<Value> {
     let Some(schema) = schema else { return Vec::new() };
     match (schema.get("const"), schema.get("enum"), schema.get("anyOf")) {
         (Some(one), ..) => vec![one.clone()],
         (_, Some(Value::Array(all)), _) => all.clone(),
-        // As the document writes one that may be null.
+        // The document's form of a nullable value.
         (.., Some(Value::Array(branches))) => {
             branches.iter().flat_map(|branch| choices(Some(branch))).collect()
         }
@@ -295,7 +296,7 @@ fn check_text(schema: &Value, text: &str, at: At<'_>) -> Result<(), ApiError> {
     if size(schema, "minLength").is_some_and(|least| text.len() < least) {
         return Err(ApiError::field(at.to_string(), format!("`{at}` is empty")));
     }
-    // Characters are as schemas count them.
+    // JSON Schema counts characters, not bytes.
     if let Some(most) = size(schema, "maxLength").filter(|most| text.len() > *most)
         && text.chars().count() > most
     {
@@ -321,7 +322,7 @@ fn size(schema: &Value, name: &str) -> Option<usize> {
     schema.get(name).and_then(Value::as_u64).map(|n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
-/// The types that a schema allows, as it writes them.
+/// Returns the types that a schema allows.
 fn types(schema: &Value) -> impl Iterator<Item = &str> {
     let of = schema.get("type");
     let many = of.and_then(Value::as_array).into_iter().flatten();
@@ -333,7 +334,7 @@ fn has_type(schema: &Value, value: &Value) -> bool {
     let is = |name: &str| match (name, value) {
         ("null", Value::Null)
         | ("boolean", Value::Bool(_))
-        // Which numbers are whole is said with the range.
+        // Integers are checked with the range.
         | ("number" | "integer", Value::Number(_))
         | ("string", Value::String(_))
         | ("array", Value::Array(_))
@@ -343,7 +344,7 @@ fn has_type(schema: &Value, value: &Value) -> bool {
     types(schema).inspect(|_| any = true).any(is) || !any
 }
 
-/// Whether a value is of the kind that a schema is about; of lists the first item says it.
+/// Returns true if a value has the type of a schema; for lists the first item decides.
 fn fits(schema: &Value, value: &Value) -> bool {
     if let Some(Value::Array(branches)) = schema.get("anyOf") {
         return branches.iter().any(|branch| fits(branch, value));
@@ -357,7 +358,7 @@ fn fits(schema: &Value, value: &Value) -> bool {
         && first.is_none_or(|first| schema.get("items").is_none_or(|items| fits(items, first)))
 }
 
-/// The field that names which of these schemas is meant. One that does not require it is meant without it.
+/// Returns the field that distinguishes these schemas. A schema that does not require the field is chosen without it.
 fn distinguishing<'a>(branches: &[&'a Value]) -> Option<&'a str> {
     let names = |branch: &'a Value| branch.get("properties").and_then(Value::as_object).into_iter().flatten();
     let names_it = |branch: &&Value, name: &str| {
@@ -368,12 +369,12 @@ fn distinguishing<'a>(branches: &[&'a Value]) -> Option<&'a str> {
     first.into_iter().find(|name| branches.iter().all(|branch| names_it(branch, name)))
 }
 
-/// The values that the schema of an object excludes for one of its fields.
+/// Returns the values that the schema of an object excludes for one of its fields.
 fn excluded<'a>(schema: &'a Value, name: &str) -> Option<&'a Vec<Value>> {
     schema.get("properties")?.get(name)?.get("not")?.get("enum")?.as_array()
 }
 
-/// Whether an object must have a field.
+/// Returns true if an object's schema requires a field.
 fn requires(schema: &Value, name: &str) -> bool {
     schema
         .get("required")
@@ -381,7 +382,7 @@ fn requires(schema: &Value, name: &str) -> bool {
         .is_some_and(|required| required.iter().any(|n| n == name))
 }
 
-/// What values schemas are about, in words.
+/// Returns the expected types or values of schemas, in words.
 fn wanted<'a>(schemas: impl Iterator<Item = &'a Value>) -> String {
     let word = |name: &str| match name {
         "boolean" => "true or false",

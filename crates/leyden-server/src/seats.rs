@@ -1,8 +1,9 @@
-//! Who may have a connection: so many in all, so many of one address.
+//! Connection limits: in all and per address.
 //!
-//! A connection that gets no seat at once is not lost: it is accepted all the same, may ask for health and metrics, and
-//! for anything else it waits for a seat, while those who have one and make no use of it are asked to make way. Places
-//! for waiting have limits too, and silent connections without a seat push each other out, so whoever comes is heard.
+//! A connection above the limit is not refused at once: it is accepted, may request health and metrics, and waits for a
+//! seat with any other request, while idle connections with a seat are asked to close. The number of waiting
+//! connections is limited too, and silent connections without a seat are closed for newer ones, so every new connection
+//! can send a request.
 
 use crate::peers::{Network, whose};
 use std::collections::{HashMap, VecDeque};
@@ -12,33 +13,34 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often those who sit and do nothing are asked to make way while others wait.
+/// Interval at which idle connections with a seat are asked to close while others wait.
 const CROWDED: Duration = Duration::from_millis(50);
-/// How long a connection without a seat may be silent before others push it out: what it says is on its way.
+/// Minimum time that a connection without a seat may be silent before it is closed for a newer one: its request is on
+/// its way.
 const SILENT: Duration = Duration::from_millis(200);
 
-/// How many connections there may be.
+/// Limits of the number of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     pub(crate) seats: usize,
     pub(crate) seats_per_peer: usize,
-    /// Proxies: many peers are behind each.
+    /// Proxies, whose connections are exempt from the limit per address.
     pub(crate) trusted: Vec<Network>,
 }
 
 impl Room {
-    /// Connections beyond the seats, while they say nothing.
+    /// Returns the maximum number of silent connections beyond the seats.
     fn standing(&self) -> usize {
         (self.seats / 4).clamp(16, 1024)
     }
 
-    /// Connections beyond these that wait with a request.
+    /// Returns the maximum number of connections beyond these that wait with a request.
     fn waiting(&self) -> usize {
         (self.standing() / 4).max(8)
     }
 }
 
-/// The connections.
+/// The connections of a server.
 #[derive(Debug)]
 pub(crate) struct Seats {
     room: Room,
@@ -54,7 +56,7 @@ struct State {
     /// Silent connections without a seat, the oldest first.
     standing: VecDeque<Silent>,
     next: u64,
-    /// When those who sit were last asked to make way.
+    /// Time at which idle connections were last asked to close.
     asked: Option<Instant>,
 }
 
@@ -62,7 +64,7 @@ struct State {
 struct Silent {
     number: u64,
     go: Arc<Notify>,
-    /// Since when it is listened to.
+    /// Time at which the server began to read from it.
     since: Option<Instant>,
 }
 
@@ -72,14 +74,14 @@ struct Count {
     waiting: usize,
 }
 
-/// A seat; free again when it is dropped.
+/// A seat; dropping it frees the seat.
 #[derive(Debug)]
 pub(crate) struct Seat {
     seats: Arc<Seats>,
     peer: Option<IpAddr>,
 }
 
-/// A connection without a seat that has said nothing yet.
+/// A connection without a seat that has sent nothing yet.
 #[derive(Debug)]
 pub(crate) struct Standing {
     seats: Arc<Seats>,
@@ -87,7 +89,7 @@ pub(crate) struct Standing {
     go: Arc<Notify>,
 }
 
-/// A place for waiting.
+/// A place in the queue for a seat.
 struct Waiting<'a>(&'a Seats, Option<IpAddr>);
 
 impl Seats {
@@ -100,13 +102,13 @@ impl Seats {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose share a connection counts in; nobody's for a proxy.
+    /// Returns the address whose share a connection counts in; `None` for a proxy.
     fn peer(&self, address: IpAddr) -> Option<IpAddr> {
         let address = address.to_canonical();
         (!self.room.trusted.iter().any(|n| n.contains(address))).then(|| whose(address))
     }
 
-    /// A seat, unless all are taken or waited for.
+    /// Returns a seat, unless all are taken or waited for.
     pub(crate) fn enter(self: &Arc<Seats>, address: IpAddr) -> Option<Seat> {
         let peer = self.peer(address);
         self.take(peer, |count| count.taken + count.waiting)
@@ -127,13 +129,13 @@ impl Seats {
         Some(Seat { seats: Arc::clone(self), peer })
     }
 
-    /// A seat as soon as one is free; none if too many wait already, or when `over` says that it is too late.
+    /// Returns a seat as soon as one is free; `None` if too many wait already, or once `over` returns true.
     pub(crate) async fn wait(self: &Arc<Seats>, address: IpAddr, over: impl Fn() -> bool) -> Option<Seat> {
         let peer = self.peer(address);
         let _place = self.queue(peer)?;
         while !over() {
             let freed = self.freed.notified();
-            // Those behind in the queue may be first; that is no harm, as all of them are served.
+            // Another waiting connection may be faster; that does no harm, as all are served.
             if let Some(seat) = self.take(peer, |count| count.taken) {
                 return Some(seat);
             }
@@ -143,7 +145,7 @@ impl Seats {
         None
     }
 
-    /// Has those asked who sit; not by each who waits.
+    /// Asks idle connections to close, at most once per interval.
     fn ask_for_room(&self) {
         let now = Instant::now();
         let mut state = self.state();
@@ -169,8 +171,8 @@ impl Seats {
         Some(Waiting(self, peer))
     }
 
-    /// A place without a seat. Where there is none, the one who has been silent for longest goes, as soon as that is long
-    /// enough.
+    /// Returns a place without a seat. If there is none, the connection that has been silent for longest is closed,
+    /// once that time reaches the minimum.
     pub(crate) async fn stand(self: &Arc<Seats>) -> Standing {
         loop {
             let early = {
@@ -192,17 +194,17 @@ impl Seats {
                 }
                 early
             };
-            // Somebody may go by himself meanwhile.
+            // A connection may close by itself meanwhile.
             sleep(early.unwrap_or_default().min(CROWDED / 5)).await;
         }
     }
 
-    /// Told again and again while somebody waits.
+    /// Returns a receiver that is notified repeatedly while connections wait.
     pub(crate) fn crowded(&self) -> watch::Receiver<()> {
         self.crowded.subscribe()
     }
 
-    /// Whether somebody waits for such a seat as this address has.
+    /// Returns true if connections wait for a seat that this address uses.
     pub(crate) fn are_short(&self, address: IpAddr) -> bool {
         let state = self.state();
         let of_peer = self.peer(address).and_then(|peer| state.of.get(&peer).copied()).unwrap_or_default();
@@ -244,7 +246,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Standing {
-    /// It is listened to from now on. What is returned is notified when it must go.
+    /// Marks that the server reads from the connection. The returned handle is notified when the connection must close.
     pub(crate) fn begin(&self) -> Arc<Notify> {
         let mut state = self.seats.state();
         if let Some(own) = state.standing.iter_mut().find(|s| s.number == self.number) {
@@ -253,7 +255,7 @@ impl Standing {
         Arc::clone(&self.go)
     }
 
-    /// It has something to say, and is not pushed out any more.
+    /// Marks that the connection has sent something, and is not closed for newer ones.
     pub(crate) fn speaks(&self) {
         self.seats.state().standing.retain(|s| s.number != self.number);
     }
@@ -317,12 +319,12 @@ mod tests {
         });
         crowded.changed().await.unwrap();
         assert!(seats.are_short(address) && !seats.are_short("192.0.2.2".parse().unwrap()));
-        // Nobody who comes now is faster.
+        // No new connection gets ahead of the queue.
         taken.pop();
         assert!(seats.enter(address).is_none());
         let seat = waiter.await.unwrap();
         assert!(seat.is_some());
-        // Of 16 that stand eight wait, half of them of one address.
+        // Of 16 connections without a seat eight can wait, half of them from one address.
         let places: Vec<_> = (0..9).map(|_| seats.queue(Some(address))).collect();
         assert_eq!(places.iter().flatten().count(), 4);
         assert!(seats.wait(address, || false).await.is_none());
@@ -340,7 +342,7 @@ mod tests {
         }
         standing[0].speaks();
         standing.push(seats.stand().await);
-        // Nobody goes before it has been listened to for a while.
+        // No connection is closed before the server has read from it for a while.
         assert!(timeout(SILENT * 2, seats.stand()).await.is_err());
         let begin = Instant::now();
         standing.iter().for_each(|s| drop(s.begin()));

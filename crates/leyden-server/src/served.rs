@@ -18,51 +18,51 @@ use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// A model with its workers.
+/// A loaded model with its engines.
 pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
     pub(crate) template: Option<Arc<ChatTemplate>>,
-    /// True if the text of a special token in a message is that token.
+    /// True if the text of a special token in a message is encoded as that token.
     pub(crate) special_in_content: bool,
-    /// True if a whole answer that has the form of calls without their marks is taken as calls.
+    /// True if a whole answer in the form of calls without their markers is parsed as calls.
     pub(crate) bare_calls: bool,
     pub(crate) sampling: SamplingParams,
     pub(crate) defaults: Defaults,
     pub(crate) sequence_breakers: Vec<String>,
-    /// The last sequence breakers, as texts and as tokens: converting them reads the whole vocabulary.
+    /// The last sequence breakers, as texts and as tokens; the conversion reads the whole vocabulary.
     pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
     pub(crate) grammars: Grammars,
-    /// The marks with which it writes reasoning and calls.
+    /// The markers of reasoning and calls.
     pub(crate) format: OutputFormat,
-    /// True if its template says nothing of tools, so that their descriptions and calls are written for it.
+    /// True if its template has no tools, so that their descriptions and calls are written for it.
     pub(crate) generic_tools: bool,
-    /// True if its template shows calls of earlier turns all the same.
+    /// True if its template renders calls of earlier turns without having tools.
     pub(crate) shows_calls: bool,
-    /// Special tokens that mark it; ascending.
+    /// Special tokens that the markers consist of, ascending.
     pub(crate) visible: Arc<[u32]>,
     pub(crate) replicas: Replicas,
     pub(crate) kv_type: leyden_kernels::attention::KvType,
     pub(crate) context: usize,
-    /// Tokens that the cache holds.
+    /// Size of the KV cache in tokens.
     pub(crate) kv_tokens: usize,
     pub(crate) vocabulary: usize,
     pub(crate) tier: Tier,
     pub(crate) width: usize,
-    /// Numbers of a text's vector.
+    /// Width of a text's vector.
     pub(crate) vector_width: usize,
     pub(crate) pooling: Pooling,
     pub(crate) info: ModelInfo,
-    /// True if it has logits; an encoder has hidden states alone.
+    /// True if it computes logits; an encoder only computes hidden states.
     pub(crate) generates: bool,
-    /// Bytes of memory that weights, caches and workspaces take.
+    /// Bytes of memory of weights, caches and workspaces.
     pub(crate) bytes: u64,
     pub(crate) network: Arc<dyn leyden_models::Network>,
     pub(crate) adapters: Adapters,
     pub(crate) prompts: Prompts,
-    /// The processor for heads, beside the engines: one thread, that of the caller.
+    /// Processor for heads, beside the engines: one thread, that of the caller.
     pub(crate) heads: Cpu,
-    /// Found when it is first asked for: finding it reads the whole vocabulary.
+    /// The tokens for fill-in-the-middle, computed at the first use: that reads the whole vocabulary.
     fim: OnceLock<Option<FillInMiddle>>,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Served {
 }
 
 impl Served {
-    /// Returns the tokens with which it is asked for what stands between two texts, if it was made for that.
+    /// Returns the tokens for fill-in-the-middle prompts, if the model was trained for them.
     pub(crate) fn fill_in_middle(&self) -> Option<FillInMiddle> {
         *self.fim.get_or_init(|| FillInMiddle::of(self.tokenizer.as_ref()))
     }
@@ -133,7 +133,7 @@ impl Served {
 }
 
 impl Served {
-    /// Describes it as `/api/show` does.
+    /// Returns the model's description, as `/api/show` has it.
     pub(crate) fn about(&self) -> About {
         let fills = self.generates && self.fill_in_middle().is_some();
         About {
@@ -148,8 +148,8 @@ impl Served {
         }
     }
 
-    /// Bytes of memory that hold something: weights, adapters, the blocks of the caches with tokens in them, and states of
-    /// recurrent layers.
+    /// Returns the bytes of memory in use: weights, adapters, the blocks of the KV caches with tokens in them, and
+    /// states of recurrent layers.
     pub(crate) fn used_bytes(&self) -> u64 {
         let blocks: u64 =
             self.replicas.metrics().map(|m| m.kv_blocks_used.get() + m.kv_blocks_cached.get()).sum();

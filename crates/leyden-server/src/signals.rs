@@ -1,24 +1,24 @@
-//! The signals that end a server in order.
+//! Signals for a graceful shutdown.
 
 use std::fs;
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// A signal to end: the first ends the server in order, the second at once.
+/// A shutdown signal: the first shuts down gracefully, the second at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// From a person at the terminal, who wants it to end as soon as nothing is cut off: SIGINT, SIGQUIT.
+    /// SIGINT, SIGQUIT: from a person at the terminal; the server ends as soon as running requests have ended.
     Interrupt,
-    /// From the system, where balancers are to notice first: SIGTERM; SIGHUP, as when the terminal is closed.
+    /// SIGTERM, or SIGHUP as when the terminal is closed: from the system; load balancers get time to notice first.
     End,
 }
 
-/// The signals that come.
+/// Receiver of shutdown signals.
 pub(crate) type Signals = UnboundedReceiver<Signal>;
 
-/// Catches the signals from now on. SIGHUP and SIGQUIT stay ignored where whoever started the program has them ignored, as
-/// `nohup` has.
+/// Catches the signals from now on. SIGHUP and SIGQUIT stay ignored if they were ignored when the program started, as
+/// with `nohup`.
 ///
 /// # Errors
 /// The system refuses.
@@ -46,11 +46,11 @@ pub(crate) fn catch() -> io::Result<Signals> {
     Ok(signals)
 }
 
-/// Whether a signal is ignored, as far as the system tells.
+/// Returns true if a signal is ignored, as far as the system reports it.
 fn is_ignored(number: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    // Signals are counted from 1.
+    // Signal numbers begin at 1.
     u32::try_from(number - 1).ok().and_then(|bit| mask.checked_shr(bit)).is_some_and(|rest| rest & 1 == 1)
 }

@@ -1,4 +1,4 @@
-//! [`Slot`]: the place of one model of a server, which is loaded or not.
+//! [`Slot`]: the entry of one model of a server, loaded or not.
 
 use crate::abilities::Abilities;
 use crate::model::ModelInfo;
@@ -8,7 +8,7 @@ use crate::served::Served;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The place of one model.
+/// The entry of one model.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) name: String,
@@ -17,23 +17,23 @@ pub(crate) struct Slot {
     pub(crate) adapters: Vec<String>,
     pub(crate) info: ModelInfo,
     pub(crate) abilities: Abilities,
-    /// The longest text, of a model that is not loaded as far as memory allows it.
+    /// Maximum context; for a model that is not loaded as far as memory allows it.
     pub(crate) context: usize,
-    /// The way to load it, and its number among those that come and go; `None` for one that stays.
+    /// Function that loads it and its index among the on-demand models; `None` for a model that stays.
     pub(crate) on_demand: Option<(OnDemand, Place)>,
     pub(crate) served: Mutex<Option<Arc<Served>>>,
-    /// True once it was taken out: it is only here until its last request has ended.
+    /// True if it was removed: the entry remains until its last request has ended.
     pub(crate) gone: AtomicBool,
 }
 
-/// The name before `:latest` in any case, if it ends so.
+/// Returns the name before `:latest` in any case, if it ends so.
 pub(crate) fn without_tag(name: &str) -> Option<&str> {
     let (front, tag) = name.rsplit_once(':')?;
     tag.eq_ignore_ascii_case("latest").then_some(front)
 }
 
 impl Slot {
-    /// Returns the place of a model that is not loaded.
+    /// Returns the entry of a model that is not loaded.
     pub(crate) fn vacant(model: OnDemand, place: Place) -> Slot {
         let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
         let (adapters, context) = (model.adapters.clone(), model.context);
@@ -52,7 +52,7 @@ impl Slot {
         }
     }
 
-    /// The model that is loaded here.
+    /// Locks the loaded model.
     pub(crate) fn place(&self) -> MutexGuard<'_, Option<Arc<Served>>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,12 +72,12 @@ impl Slot {
         self.on_demand.is_some()
     }
 
-    /// The model, if it is loaded.
+    /// Returns the model, if it is loaded.
     pub(crate) fn served(&self) -> Option<Arc<Served>> {
         self.place().clone()
     }
 
-    /// The longest text in tokens.
+    /// Returns the maximum context in tokens.
     pub(crate) fn context(&self) -> usize {
         self.served().map_or(self.context, |served| served.context)
     }

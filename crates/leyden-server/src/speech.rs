@@ -1,4 +1,4 @@
-//! What a model says in a chat, whatever the dialect: content, reasoning, and calls of tools, which get ids.
+//! The parts of a chat answer in all dialects: content, reasoning, and calls of tools, which get ids.
 
 use crate::tool_kinds::{FreeText, ToolNames};
 use leyden_text::output::OutputEvent;
@@ -10,21 +10,21 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Speech {
     ids: Ids,
-    /// Calls that have begun, and those of them that are whole.
+    /// Number of calls that have begun, and of those that are complete.
     calls: usize,
     whole: usize,
     /// The tools of the request that are no plain functions.
     names: Arc<ToolNames>,
-    /// The input of the open call, where its tool takes free text.
+    /// Reader of the open call's input, if its tool takes free text.
     free_text: Option<FreeText>,
 }
 
-/// How ids of calls are made, where the model writes none before a call.
+/// Generator of call ids, if the model writes none before a call.
 #[derive(Debug)]
 enum Ids {
-    /// They begin with this.
+    /// Ids with this prefix.
     Long(String),
-    /// They have nine letters and digits and follow from this. The formats whose calls have ids want such.
+    /// Ids of nine letters and digits, counted up from this number, for the formats whose calls have ids.
     Short(u64),
 }
 
@@ -48,7 +48,7 @@ impl Ids {
 }
 
 impl Speech {
-    /// For a choice of a request. `short` asks for ids of nine letters and digits.
+    /// Creates the parts of a choice. `short` selects ids of nine letters and digits.
     pub(crate) fn new(short: bool, request: &str, choice: usize, names: Arc<ToolNames>) -> Speech {
         let ids = if short {
             let mut hash = DefaultHasher::new();
@@ -60,18 +60,18 @@ impl Speech {
         Speech { ids, calls: 0, whole: 0, names, free_text: None }
     }
 
-    /// Whether tools were called, and all calls are whole.
+    /// Returns true if tools were called and all calls are complete.
     pub(crate) fn calls(&self) -> bool {
         self.calls > 0 && self.calls == self.whole
     }
 
-    /// Tells if a tool takes free text.
+    /// Returns true if a tool takes free text.
     pub(crate) fn is_free_text(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|declared| declared.is_free_text)
     }
 
-    /// Takes more of the answer. Returns the same with an id for every call, and with the input itself in place of the
-    /// arguments of a tool that takes free text.
+    /// Adds output events. Returns them with an id for every call, and with the input itself in place of the arguments
+    /// of a tool that takes free text.
     pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
         let mut heard = Vec::with_capacity(parts.len());
         for mut part in parts {
@@ -100,7 +100,7 @@ impl Speech {
         heard
     }
 
-    /// The whole of an answer.
+    /// Returns the whole answer.
     pub(crate) fn whole(&mut self, parts: Vec<OutputEvent>) -> Answer {
         let mut answer = Answer::default();
         for part in self.hear(parts) {
@@ -136,12 +136,12 @@ pub(crate) struct Answer {
 pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// A text with JSON, or the input of a tool that takes free text. The limit of tokens may have cut off its end.
+    /// JSON text, or the input of a tool that takes free text. The token limit may have cut off its end.
     pub(crate) arguments: String,
 }
 
 impl ToolCall {
-    /// The arguments as JSON; what is cut off is an empty object.
+    /// Returns the arguments as JSON; an empty object if they are cut off.
     pub(crate) fn input(&self) -> Value {
         serde_json::from_str(&self.arguments).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
     }

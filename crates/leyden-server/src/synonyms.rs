@@ -1,5 +1,5 @@
-//! Fields of llama-server, vLLM and Ollama with another name here. Fields without a meaning here are rows in the table of
-//! [`published`](crate::published) fields.
+//! Fields of llama-server, vLLM and Ollama with another name here. Fields without a meaning here are rows in the table
+//! of [`published`](crate::published) fields.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -15,7 +15,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("n_cmpl", "n"),
 ];
 
-/// Adds these fields to the schema of a body that has the others.
+/// Adds these names to the schema of a body that has the fields.
 pub(crate) fn describe(properties: &mut Value) {
     let Value::Object(properties) = properties else { return };
     for (name, meant) in SYNONYMS {
@@ -26,10 +26,10 @@ pub(crate) fn describe(properties: &mut Value) {
     }
 }
 
-/// Gives fields the names that their readers know.
+/// Renames fields to the names that their readers use.
 ///
 /// # Errors
-/// 400: a field is there under two names with two values.
+/// 400: a field is present under two names with different values.
 pub(crate) fn rename(body: &mut Fields) -> Result<(), ApiError> {
     for (name, meant) in SYNONYMS {
         let Some(value) = body.take(name) else { continue };

@@ -1,13 +1,13 @@
-//! Times of a request as llama-server's `timings` tell them, with answers of its endpoints and of OpenAI's.
+//! Times of a request in llama-server's field `timings`, in answers of its endpoints and of OpenAI's.
 
 use crate::log::Entry;
 use serde_json::{Value, json};
 
-/// Tokens of one request.
+/// Numbers of tokens of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
     pub(crate) prompt: usize,
-    /// Tokens of the prompt that were in the cache.
+    /// Number of prompt tokens found in the prefix cache.
     pub(crate) cached: usize,
     pub(crate) generated: usize,
 }

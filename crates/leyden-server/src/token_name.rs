@@ -1,9 +1,9 @@
-//! How a token is written in an answer that tells of tokens: as its text, or where its bytes are no characters of their
-//! own, as a piece of an emoji is not, by its bytes, so that no two different ones look alike. Both forms are OpenAI's.
+//! Names of tokens in answers: the text, or the bytes where they are not valid UTF-8, such as a part of an emoji, so
+//! that the names of two tokens with different bytes differ. Both forms are OpenAI's.
 
 use std::fmt::Write;
 
-/// The text of a token, or its bytes as `\xf0\x9f`.
+/// Returns the text of a token, or its bytes as `\xf0\x9f`.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -11,7 +11,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// The same, marked where it is bytes, for names in maps: `bytes:\xf0\x9f`.
+/// Returns the name of a token for keys of maps, where bytes get a prefix: `bytes:\xf0\x9f`.
 pub(crate) fn key(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -19,7 +19,7 @@ pub(crate) fn key(bytes: &[u8]) -> String {
     }
 }
 
-/// As Python writes bytes, without its quotation marks.
+/// Escapes bytes as Python does, without quotation marks.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {
@@ -29,7 +29,7 @@ fn escaped(bytes: &[u8]) -> String {
             b'\r' => text.push_str("\\r"),
             b'\t' => text.push_str("\\t"),
             b' '..=b'~' => text.push(char::from(byte)),
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             _ => drop(write!(text, "\\x{byte:02x}")),
         }
     }

@@ -1,13 +1,13 @@
-//! Tools that are no plain functions, as functions that a model can call.
+//! Conversion of tools that are no plain functions to functions that a model can call.
 //!
-//! A tool of free text becomes a function of one text, and a tool of a namespace gets a name of both. Calls of either are
-//! told to the client as it declared the tool. Every other kind is run by servers of its owner alone: it is left out, and
-//! named to the client.
+//! A tool of free text becomes a function with one string parameter, and a tool of a namespace gets a name that
+//! contains both. Calls of either are reported to the client under the declared names. Tools of all other kinds run on
+//! their vendor's servers only: they are left out, and reported to the client.
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// The one parameter of a function that stands for a tool of free text.
+/// The only parameter of a function that represents a tool of free text.
 const TEXT: &str = "input";
 
 /// A tool that is no plain function, as the client declared it.
@@ -15,14 +15,14 @@ const TEXT: &str = "input";
 pub(crate) struct Declared {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
-    /// Its input is a text that need not be JSON.
+    /// True if its input is a text that need not be JSON.
     pub(crate) is_free_text: bool,
 }
 
-/// Such tools by the names under which the model calls them.
+/// Tools that are no plain functions, by the names under which the model calls them.
 pub(crate) type ToolNames = HashMap<String, Declared>;
 
-/// The name under which the model calls a tool.
+/// Returns the name under which the model calls a tool.
 pub(crate) fn full_name(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         None => name.to_owned(),
@@ -30,7 +30,8 @@ pub(crate) fn full_name(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// A function for a tool of free text. A regular expression is enforced; another grammar is shown to the model.
+/// Returns the function for a tool of free text. A regular expression is enforced; another grammar is only shown to the
+/// model.
 pub(crate) fn of_free_text(name: &str, description: Option<&str>, format: Option<&Value>) -> Value {
     let mut text = json!({ "type": "string", "description": "The whole input, as plain text" });
     let mut description = description.unwrap_or_default().to_owned();
@@ -53,13 +54,13 @@ pub(crate) fn of_free_text(name: &str, description: Option<&str>, format: Option
     })
 }
 
-/// The arguments of a call of such a function, of the tool's input.
+/// Returns the arguments of a call of such a function for the tool's input.
 pub(crate) fn arguments_of(input: &str) -> String {
     json!({ TEXT: input }).to_string()
 }
 
-/// Sorts the tools of a chat: functions, names of tools that are no plain functions, places and kinds of tools that are left
-/// out.
+/// Converts the tools of a chat. Returns the functions, the names of the tools that are no plain functions, and paths
+/// and kinds of the tools that are left out.
 pub(crate) fn functions(tools: Vec<Value>) -> (Vec<Value>, ToolNames, Vec<String>) {
     let (mut functions, mut names, mut left_out) = (Vec::new(), ToolNames::new(), Vec::new());
     for (i, mut tool) in tools.into_iter().enumerate() {
@@ -68,7 +69,7 @@ pub(crate) fn functions(tools: Vec<Value>) -> (Vec<Value>, ToolNames, Vec<String
             "custom" => {
                 let custom = tool["custom"].take();
                 let name = custom["name"].as_str().unwrap_or_default().to_owned();
-                // A chat has what a grammar is in an object of its own.
+                // In a chat the grammar is nested in an object of its own.
                 let format = custom["format"].get("grammar").unwrap_or(&custom["format"]);
                 let function = of_free_text(&name, custom["description"].as_str(), Some(format));
                 functions.push(json!({ "type": "function", "function": function }));
@@ -80,7 +81,7 @@ pub(crate) fn functions(tools: Vec<Value>) -> (Vec<Value>, ToolNames, Vec<String
     (functions, names, left_out)
 }
 
-/// The plain functions of a chat's tools, and the places and kinds of the others.
+/// Returns the plain functions of a chat's tools, and paths and kinds of the others.
 pub(crate) fn plain(tools: Vec<Value>) -> (Vec<Value>, Vec<String>) {
     let (mut functions, mut others) = (Vec::new(), Vec::new());
     for (i, tool) in tools.into_iter().enumerate() {
@@ -92,7 +93,7 @@ pub(crate) fn plain(tools: Vec<Value>) -> (Vec<Value>, Vec<String>) {
     (functions, others)
 }
 
-/// The schema of an object whose `type` is none of these.
+/// Returns the schema of an object whose `type` is none of these.
 pub(crate) fn other_than(kinds: &[&str]) -> Value {
     json!({
         "type": "object", "required": ["type"],
@@ -100,7 +101,7 @@ pub(crate) fn other_than(kinds: &[&str]) -> Value {
     })
 }
 
-/// The schema of the format of a tool's free text. A chat nests the parts of a grammar in a field `grammar`.
+/// Returns the schema of the format of a tool's free text. A chat nests the parts of a grammar in a field `grammar`.
 pub(crate) fn format_schema(definition_chars: usize, is_nested: bool) -> Value {
     let text = json!({
         "type": "object", "additionalProperties": false, "required": ["type"],
@@ -126,7 +127,7 @@ pub(crate) fn format_schema(definition_chars: usize, is_nested: bool) -> Value {
     json!({ "anyOf": [text, grammar] })
 }
 
-/// Where in the arguments of a call its reader stands.
+/// State of the reader of a call's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -135,20 +136,20 @@ enum Place {
     Behind,
 }
 
-/// The input of a tool of free text, read out of the arguments of its function as they grow.
+/// Incremental reader of a free-text tool's input in the arguments of its function.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeText {
     place: Place,
-    /// The arguments up to the text, and all of them where no text begins.
+    /// The arguments up to the text; all of them if no text begins.
     head: String,
-    /// A sequence behind a backslash that is not whole.
+    /// An incomplete escape sequence.
     escape: String,
-    /// The first half of a character that JSON writes in two.
+    /// The first half of a surrogate pair.
     half: Option<u32>,
 }
 
 impl FreeText {
-    /// Takes more of the arguments. Returns the text that they add.
+    /// Reads more of the arguments. Returns the text that they add.
     pub(crate) fn hear(&mut self, fragment: &str) -> String {
         let mut text = String::with_capacity(fragment.len());
         for c in fragment.chars() {
@@ -161,7 +162,7 @@ impl FreeText {
         text
     }
 
-    /// Ends the arguments. Returns the text that they still add: all of them, where they are no object with a text.
+    /// Ends the arguments. Returns the remaining text: all of them, if they are no object with a text.
     pub(crate) fn end(&mut self) -> String {
         match self.place {
             Place::Before => std::mem::take(&mut self.head),
@@ -170,7 +171,7 @@ impl FreeText {
     }
 
     fn begin(&mut self, c: char) {
-        /// The longest beginning that is looked at, white space included.
+        /// Maximum length of the part before the text that is examined, white space included.
         const MOST: usize = 64;
         self.head.push(c);
         if c != '"' || self.head.len() > MOST {
@@ -198,7 +199,7 @@ impl FreeText {
         }
     }
 
-    /// Reads the sequence behind a backslash, if it is whole.
+    /// Reads the escape sequence after a backslash, if it is complete.
     fn escaped(&mut self, text: &mut String) {
         let rest = self.escape.get(1..).unwrap_or_default();
         if let Some(digits) = rest.strip_prefix('u') {
@@ -223,7 +224,7 @@ impl FreeText {
         text.push(c);
     }
 
-    /// Takes a unit of UTF-16.
+    /// Adds a UTF-16 code unit.
     fn unit(&mut self, unit: u32, text: &mut String) {
         match (self.half.take(), unit) {
             (Some(high), 0xdc00..=0xdfff) => {
@@ -240,13 +241,13 @@ impl FreeText {
         }
     }
 
-    /// Puts a sign for half a character whose other half does not come.
+    /// Adds a replacement character for an unpaired surrogate.
     fn put_half(&mut self, text: &mut String) {
         text.extend(self.half.take().map(|_| char::REPLACEMENT_CHARACTER));
     }
 }
 
-/// The name under which the model calls a tool that a choice names as the client declared it.
+/// Returns the name under which the model calls the tool of a `tool_choice`.
 pub(crate) fn chosen_name(names: &ToolNames, name: &str) -> String {
     let of_name = |(_, declared): &(&String, &Declared)| declared.name == name;
     names.iter().find(of_name).map_or_else(|| name.to_owned(), |(full, _)| full.clone())

@@ -1,4 +1,4 @@
-//! Tools that a model may call: the fields that say so.
+//! The request fields `tools`, `tool_choice` and `parallel_tool_calls`.
 
 use crate::app::App;
 use crate::call::Call;
@@ -16,41 +16,42 @@ use leyden_text::output::{BareCalls, CallSyntax, CallWatch};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Which calls an answer may or must have.
+/// Calls that an answer may or must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Choice {
-    /// The model decides.
+    /// Any number of calls: the model decides.
     Auto,
-    /// At least one, of any tool.
+    /// At least one call, of any tool.
     Required,
-    /// One of this tool.
+    /// A call of this tool.
     Named(String),
 }
 
 /// The tools of a request that may be called.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
-    /// As the client sent them, for the template; tools of free text as functions.
+    /// Tools as the client sent them, for the template; tools of free text as functions.
     pub(crate) list: Value,
-    /// Those of them that may be called.
+    /// Tools that may be called.
     allowed: Value,
     choice: Choice,
-    /// `parallel_tool_calls` of the request, if it says so.
+    /// `parallel_tool_calls` of the request, if present.
     parallel: Option<bool>,
-    /// How arguments are written.
+    /// JSON formatting of arguments.
     form: JsonForm,
     /// The tools that are no plain functions.
     pub(crate) names: Arc<ToolNames>,
 }
 
-/// Takes `tools`, `tool_choice` and `parallel_tool_calls`. `None` if none may be called.
+/// Takes `tools`, `tool_choice` and `parallel_tool_calls`. `None` if no tool may be called.
 pub(crate) fn read(app: &App, call: &Call, body: &mut Fields) -> Result<Option<Tools>, ApiError> {
     let (list, kinds, left_out) = tool_kinds::functions(body.list("tools").unwrap_or_default());
     call.leave_out(app, &left_out)?;
     of_functions(list, kinds, body, &app.limits)
 }
 
-/// Takes `tool_choice` and `parallel_tool_calls` for these functions, of which `kinds` names those that are no plain ones.
+/// Takes `tool_choice` and `parallel_tool_calls` for these functions; `kinds` has the names of those that are no plain
+/// functions.
 pub(crate) fn of_functions(
     list: Vec<Value>,
     kinds: ToolNames,
@@ -93,31 +94,31 @@ pub(crate) fn of_functions(
 }
 
 impl Tools {
-    /// The same with arguments written in this form.
+    /// Sets the JSON formatting of arguments.
     pub(crate) fn in_form(self, form: JsonForm) -> Tools {
         Tools { form, ..self }
     }
 
-    /// Whether the answer is calls and nothing else.
+    /// Returns true if the answer must consist of calls.
     pub(crate) fn requires_call(&self) -> bool {
         self.choice != Choice::Auto
     }
 
-    /// Returns the rules for calls. Where a call is asked for there is one, unless the request says that there may be several:
-    /// a model that must call goes on calling. Where the model decides, it decides how many, as OpenAI's default has it.
+    /// Returns the rules for calls. A required call is a single one unless the request allows several, because a model
+    /// that is forced to call does not stop calling. If the model decides, the number is free, as by OpenAI's default.
     fn rules(&self) -> ToolRules {
         let parallel = self.parallel.unwrap_or(self.choice == Choice::Auto);
         ToolRules { parallel, form: self.form, ..ToolRules::default() }
     }
 
-    /// Returns the rules for an answer that lacks the marks of calls; `None` where a grammar writes the marks, or where the
-    /// schemas are refused anyway.
+    /// Returns the rules for an answer that lacks the markers of calls; `None` if a grammar produces the markers, or if
+    /// the schemas are refused anyway.
     pub(crate) fn bare_calls(&self) -> Option<BareCalls> {
         let check = CallCheck::new(&self.allowed).ok().filter(|_| !self.requires_call())?;
         Some(BareCalls::new(move |name, arguments| check.fits(name, arguments), self.rules().parallel))
     }
 
-    /// What an answer to this prompt looks like.
+    /// Returns the grammar of an answer to this prompt.
     pub(crate) fn form(&self, model: &Served, prompt: &str) -> Form {
         let syntax = model.format.calls();
         let only = match &self.choice {
@@ -137,7 +138,8 @@ impl Tools {
         Form { shape: Shape::new("tools", source, Rule::Tools { syntax, tools, only, rules }), binding }
     }
 
-    /// What an answer looks like that calls tools or else has this form. Where a call is asked for there is no choice.
+    /// Returns the grammar of an answer that either calls tools or has the shape `content`. A required call excludes
+    /// `content`.
     pub(crate) fn form_or(&self, content: Shape, model: &Served, prompt: &str) -> Result<Form, ApiError> {
         if !content.is_json() {
             let message = "`grammar` and `tools` exclude each other; `response_format` may stand beside them";
@@ -162,7 +164,8 @@ impl Tools {
         Ok(Form { shape: Shape::new("tools", source, rule), binding })
     }
 
-    /// An answer in which the model may call tools: what it writes behind the opening of a call follows their schemas.
+    /// Returns the grammar of an answer in which the model may call tools: the text after the opening marker of a call
+    /// follows their schemas.
     fn opened(&self, syntax: Option<&CallSyntax>, model: &Served, prompt: &str) -> Form {
         let rules = self.rules();
         let source = format!("opened tools {rules:?} {}", self.allowed);
@@ -170,7 +173,7 @@ impl Tools {
         let name = |tool: &Value| tool["function"]["name"].as_str().map(str::to_owned);
         let names: Vec<String> = self.allowed.as_array().into_iter().flatten().filter_map(name).collect();
         let watch = CallWatch::new(&model.format, prompt, &names);
-        // Calls without an end of their own run into what follows, and so only one can be told from it.
+        // Calls without an end marker run into the text after them, so only one can be parsed.
         let endless = syntax.is_none_or(|s| {
             let opens_anywhere = s.start.is_empty() && !s.section.0.is_empty();
             opens_anywhere && s.section.1.is_empty()
@@ -180,13 +183,13 @@ impl Tools {
     }
 }
 
-/// What ends the reasoning that the prompt has opened, if it has.
+/// Returns the end marker of the reasoning that the prompt has opened, if any.
 pub(crate) fn reasoning_end(model: &Served, prompt: &str) -> Option<String> {
     let (_, end) = model.format.reasoning()?;
     model.format.begins_reasoning(prompt).then(|| end.to_owned())
 }
 
-/// A choice, and the names of the tools that it leaves if it does not leave all; `None` for no calls.
+/// A choice, and the names of the allowed tools if not all are; `None` for no calls.
 type Chosen = Option<(Choice, Option<Vec<String>>)>;
 
 fn tool_choice(value: Value, names: &[String]) -> Result<Chosen, ApiError> {
@@ -207,7 +210,7 @@ fn tool_choice(value: Value, names: &[String]) -> Result<Chosen, ApiError> {
     Ok(Some((Choice::Named(name), None)))
 }
 
-/// The name of a function or a tool of free text, which must be among the tools.
+/// Returns the name of a function or a tool of free text, which must be among the tools.
 fn named_function(path: &str, mut named: Fields, names: &[String]) -> Result<String, ApiError> {
     let kind = if named.has("custom") { "custom" } else { "function" };
     let name = named.object(kind).and_then(|mut tool| tool.text("name")).unwrap_or_default();
@@ -218,9 +221,10 @@ fn named_function(path: &str, mut named: Fields, names: &[String]) -> Result<Str
     Ok(name)
 }
 
-/// Some of the tools: the template shows all, and so a cached prompt stays the same, but only these may be called.
+/// Reads a choice of allowed tools: the template renders all tools, so that a cached prompt stays valid, but only these
+/// may be called.
 fn allowed_tools(mut named: Fields, names: &[String]) -> Result<(Choice, Option<Vec<String>>), ApiError> {
-    // The documentation has the fields in an object of their own, some clients beside the type.
+    // The API's documentation nests the fields in an object; some clients have them next to the type.
     let (path, mut fields) = match named.object("allowed_tools") {
         Some(inner) => ("tool_choice.allowed_tools", inner),
         None => ("tool_choice", named),
@@ -237,7 +241,7 @@ fn allowed_tools(mut named: Fields, names: &[String]) -> Result<(Choice, Option<
     Ok((choice, Some(only)))
 }
 
-/// The fields in the OpenAPI document.
+/// Returns the fields in the OpenAPI document.
 pub(crate) fn schema(limits: &Limits) -> Value {
     let name = json!({ "type": "string", "maxLength": 64, "pattern": WORD });
     let function = json!({
@@ -285,7 +289,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             "type": "object", "additionalProperties": false, "required": ["mode", "tools"], "properties": some
         }
     });
-    // Some clients have them beside the type.
+    // Some clients have them next to the type.
     if let (Value::Object(all), Value::Object(some)) = (&mut allowed, some) {
         all.extend(some);
     }

@@ -1,4 +1,4 @@
-//! Requests of a connection that are being answered, and bytes of it that nobody reads.
+//! Counts of a connection's requests, and flags of unread bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// The state of a connection's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
-    /// Requests that are being answered.
+    /// Number of requests being answered.
     answering: AtomicUsize,
-    /// All requests so far.
+    /// Number of all requests so far.
     requests: AtomicUsize,
-    /// Some request has two readings of where it ends.
+    /// True if the end of some request is ambiguous.
     ambiguous: AtomicBool,
-    /// A body was not read to its end.
+    /// True if a body was not read to its end.
     unread: AtomicBool,
-    /// Requests that are being answered on all connections.
+    /// Number of requests being answered on all connections.
     all: Arc<AtomicUsize>,
 }
 
 impl Traffic {
-    /// Returns the state of a new connection, whose requests are counted among `all`, too.
+    /// Returns the state of a new connection, whose requests are counted in `all`, too.
     pub(crate) fn of(all: &Arc<AtomicUsize>) -> Traffic {
         Traffic { all: Arc::clone(all), ..Traffic::default() }
     }
@@ -36,7 +36,7 @@ impl Traffic {
         self.ambiguous.load(Ordering::Relaxed)
     }
 
-    /// Notes that some request has two readings of where it ends.
+    /// Records that the end of some request is ambiguous.
     pub(crate) fn set_ambiguous(&self) {
         self.ambiguous.store(true, Ordering::Relaxed);
     }
@@ -45,13 +45,13 @@ impl Traffic {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// Notes that the rest of a body will not be read.
+    /// Records that the rest of a body will not be read.
     pub(crate) fn leave_unread(&self) {
         self.unread.store(true, Ordering::Relaxed);
     }
 }
 
-/// Holds a connection busy.
+/// Guard that marks a connection as busy.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Traffic>);
 

@@ -1,9 +1,9 @@
-//! Turns at what takes a processor for a while: compiling grammars, and preparing requests.
+//! Fair queues for work that keeps a processor busy: compiling grammars, and preparing requests.
 //!
-//! A grammar may take a processor a second, and so may a prompt of megabytes. So neither is worked on by the engine's
-//! thread nor by those of the sockets, only a few are at a time, and keys take turns: of each key one piece of work at
-//! most, or one less than there are places, has a place or waits for one. Another key's work waits for those, and not for
-//! a flood.
+//! A grammar may take a second of a processor, and so may a prompt of megabytes. So neither is processed on the
+//! engine's thread or on those of the sockets, only a few run at a time, and keys take turns: each key has at most one
+//! piece of work, or one less than there are places, that runs or waits for a place. Another key's work waits for
+//! these, and not for a flood of requests.
 
 use crate::error::ApiError;
 use leyden_engine::schedule::KeyId;
@@ -14,58 +14,58 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// The most pieces of hard work at a time, on the largest machine.
+/// Maximum number of concurrent pieces of long work, on the largest machine.
 const MOST: usize = 8;
-/// Processors for each of them: the rest is the engine's.
+/// Processors per piece of long work; the engine uses the rest.
 const PROCESSORS_EACH: usize = 4;
-/// The most requests of a key that wait for their grammars.
-const MOST_GRAMMARS: usize = 128;
-/// The fewest and the most requests that are prepared at a time; between these it is one for each processor. The allocator
-/// keeps memory for each thread, so there are not more than are of use.
+/// Maximum number of a key's requests that wait for their grammars.
+const MAX_GRAMMARS: usize = 128;
+/// Minimum and maximum number of requests that are prepared at a time; between them it is one per processor. The
+/// allocator keeps memory for each thread, so more threads would only waste memory.
 const PREPARED: (usize, usize) = (4, 8);
 
-/// How many pieces of hard work are done at a time on so many processors.
+/// Returns the number of pieces of long work that run at a time on this many processors.
 fn hard(processors: usize) -> usize {
     (processors / PROCESSORS_EACH).clamp(1, MOST)
 }
 
-/// A kind of work of which a few pieces are done at a time.
+/// A kind of work of which a few pieces run at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// How many.
+    /// Number of pieces that run at a time.
     places: usize,
-    /// The most requests of a key that wait.
+    /// Maximum number of a key's requests that wait.
     waiting: usize,
-    /// What these wait for, in an error.
+    /// Description of the work, for errors.
     what: &'static str,
 }
 
 impl Kind {
-    /// Compiling grammars on so many processors.
+    /// Returns the kind for compiling grammars on this many processors.
     pub(crate) fn grammars(processors: usize) -> Kind {
         let what = "too many requests of this key wait for their grammars to be compiled";
-        Kind { places: hard(processors), waiting: MOST_GRAMMARS, what }
+        Kind { places: hard(processors), waiting: MAX_GRAMMARS, what }
     }
 
-    /// Preparing requests of usual lengths. As many wait as there are connections.
+    /// Returns the kind for preparing requests of usual lengths. The connection limit bounds the number that wait.
     pub(crate) fn short(processors: usize) -> Kind {
         Kind { places: processors.clamp(PREPARED.0, PREPARED.1), ..Kind::long(processors) }
     }
 
-    /// Preparing long requests.
+    /// Returns the kind for preparing long requests.
     pub(crate) fn long(processors: usize) -> Kind {
         let what = "too many requests of this key wait for being prepared";
-        // With two, no key ever has all the places.
+        // With two places no key ever has all of them.
         Kind { places: hard(processors).max(2), waiting: usize::MAX, what }
     }
 }
 
-/// How many threads all kinds of work take together on so many processors.
+/// Returns the number of threads that all kinds of work take together on this many processors.
 pub(crate) fn threads(processors: usize) -> usize {
     [Kind::grammars, Kind::short, Kind::long].iter().map(|kind| kind(processors).places).sum()
 }
 
-/// Those of a key.
+/// Places and waiting requests of a key.
 #[derive(Debug)]
 struct Line {
     places: Arc<Semaphore>,
@@ -82,14 +82,14 @@ pub(crate) struct Turns {
     lines: Mutex<HashMap<KeyId, Arc<Line>>>,
 }
 
-/// A turn. Dropped, it is the next one's.
+/// A turn; dropping it gives the turn to the next request.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _own: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,
 }
 
-/// Counts one who waits.
+/// Guard that counts a waiting request.
 struct Waiting(Arc<Line>);
 
 impl Drop for Waiting {
@@ -99,7 +99,7 @@ impl Drop for Waiting {
 }
 
 impl Turns {
-    /// `keys` says whether there are several users to tell apart.
+    /// Creates the turns. `keys` is true if there are several keys to distinguish.
     pub(crate) fn new(kind: Kind, keys: bool) -> Turns {
         let each = if keys { (kind.places - 1).max(1) } else { kind.places };
         Turns { kind, places: Arc::new(Semaphore::new(kind.places)), each, lines: Mutex::default() }
@@ -108,7 +108,7 @@ impl Turns {
     /// Waits for a turn.
     ///
     /// # Errors
-    /// 429: too many of the key wait. 503: the deadline comes first.
+    /// 429: too many requests of the key wait. 503: the deadline has passed.
     pub(crate) async fn take(&self, key: KeyId, deadline: Instant) -> Result<Turn, ApiError> {
         let line = {
             let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +144,7 @@ impl Turns {
         all
     }
 
-    /// How many of a key wait.
+    /// Returns the number of a key's waiting requests.
     #[cfg(test)]
     pub(crate) fn waiting(&self, key: KeyId) -> usize {
         self.lines.lock().unwrap().get(&key).map_or(0, |l| l.waiting.load(Ordering::Relaxed))

@@ -1,10 +1,10 @@
-//! How many tokens a request took.
+//! [`Usage`]: the token counts of a request.
 
-/// Tokens of a request.
+/// Token counts of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) prompt: usize,
-    /// Those of the prompt that were in the cache.
+    /// Number of prompt tokens found in the prefix cache.
     pub(crate) cached: usize,
     pub(crate) completion: usize,
 }

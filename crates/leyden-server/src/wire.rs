@@ -1,8 +1,8 @@
-//! What a request's head must be like before anything else is looked at: one length, one host, and one that is meant.
+//! Checks of a request's head before anything else: one length, and one host that the server accepts.
 //!
-//! Two readings of where a request ends let a proxy and this server see different requests (request smuggling), and a
-//! page on the web reaches a server on its reader's machine under a name of its own (DNS rebinding). The first is refused
-//! always; the second where there are no keys, which such a page would not have.
+//! If the end of a request is ambiguous, a proxy and this server may parse different requests (request smuggling), and
+//! a web page can reach a server on its reader's machine under a host name of its own (DNS rebinding). The first is
+//! always refused; the second if there are no keys, which such a page would not have.
 
 use crate::error::ApiError;
 use crate::seats::Seats;
@@ -14,14 +14,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What the connection of a request knows of it.
+/// Properties of a request's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) hurry: Hurry,
 }
 
-/// Whether others wait for this connection's place.
+/// Notification that other connections wait for this one's seat.
 #[derive(Clone, Debug)]
 pub(crate) struct Hurry {
     pub(crate) seats: Arc<Seats>,
@@ -30,7 +30,7 @@ pub(crate) struct Hurry {
 }
 
 impl Hurry {
-    /// Until somebody waits for it.
+    /// Waits until another connection waits for the seat.
     pub(crate) async fn asked(&mut self) {
         while self.crowded.changed().await.is_ok() {
             if self.seats.are_short(self.address) {
@@ -41,7 +41,7 @@ impl Hurry {
     }
 }
 
-/// Checks what says where a request ends and whom it is for; the host, if it names one.
+/// Checks the headers about length and host of a request. Returns the host, if there is one.
 pub(crate) fn check<B>(request: &Request<B>, wire: &Wire) -> Result<Option<String>, ApiError> {
     let headers = request.headers();
     if wire.traffic.is_ambiguous() {
@@ -57,7 +57,7 @@ pub(crate) fn check<B>(request: &Request<B>, wire: &Wire) -> Result<Option<Strin
         (None, _) => None,
         (Some(value), None) => Some(authority(value.as_bytes())?),
     };
-    // Of a request to a proxy the address counts, whatever the header says (RFC 9112, 3.2.2).
+    // In a request to a proxy the address counts, whatever the header is (RFC 9112, 3.2.2).
     Ok(request.uri().host().map(str::to_owned).or(host))
 }
 
@@ -70,7 +70,7 @@ fn authority(value: &[u8]) -> Result<String, ApiError> {
     Ok(authority.host().to_owned())
 }
 
-/// Only bodies in chunks are read.
+/// Refuses transfer codings other than `chunked`.
 fn check_codings(headers: &HeaderMap) -> Result<(), ApiError> {
     let values = headers.get_all(TRANSFER_ENCODING).iter().map(|v| v.to_str().unwrap_or("?"));
     let codings: Vec<&str> = values.flat_map(|v| v.split(',')).map(str::trim).collect();
@@ -88,24 +88,24 @@ fn invalid(message: &str) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "invalid_header", message)
 }
 
-/// The hosts that a server without keys answers to.
+/// The hosts that a server without keys accepts.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     any: bool,
-    /// Names, and ends of names that begin with a dot, in small letters.
+    /// Names, and suffixes that begin with a dot, in lower case.
     names: Vec<String>,
 }
 
 impl Hosts {
-    /// `listens_on` is the host in the server's own address.
+    /// Creates the list; `listens_on` is the host in the server's own address.
     pub(crate) fn new(allowed: &[String], listens_on: &str) -> Hosts {
         let name = |n: &String| normal(n.strip_prefix('*').filter(|n| n.starts_with('.')).unwrap_or(n));
         let names = allowed.iter().map(name).chain([normal(listens_on), ".localhost".to_owned()]).collect();
         Hosts { any: allowed.iter().any(|n| n == "*"), names }
     }
 
-    /// Refuses a host that a page from elsewhere may have made up. Addresses cannot be made up, and a name without a dot
-    /// means something in the local network alone.
+    /// Refuses a host that an attacker's page may have chosen. IP addresses are safe, and so is a name without a dot,
+    /// which only resolves in the local network.
     pub(crate) fn check(&self, host: Option<&str>) -> Result<(), ApiError> {
         let Some(host) = host.map(normal) else { return Ok(()) };
         let address = host.trim_start_matches('[').trim_end_matches(']');
@@ -127,14 +127,15 @@ fn normal(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Finds requests that say twice how long they are: hyper takes one of the two and does not tell.
+/// Finds requests with two lengths: hyper uses one of them without an error.
 ///
-/// It looks at lines, those of bodies too, which it cannot tell from heads: in JSON no line begins like a header.
+/// All lines are examined, those of bodies too, which are not distinguished from heads: in JSON no line begins like a
+/// header.
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
-    /// How the line begins, in small letters.
+    /// Beginning of the current line, in lower case.
     line: Vec<u8>,
-    /// Lines since the last empty one that say how long the request is.
+    /// Number of headers about the length since the last empty line.
     lengths: usize,
 }
 
@@ -142,7 +143,7 @@ impl Framing {
     const NAMES: [&'static [u8]; 2] = [b"content-length:", b"transfer-encoding:"];
     const LONGEST: usize = 18;
 
-    /// Takes bytes; whether a request among them is ambiguous.
+    /// Examines bytes; returns true if a request in them is ambiguous.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> bool {
         let mut ambiguous = false;
         while !bytes.is_empty() {

@@ -6,25 +6,25 @@ use std::time::Duration;
 /// Options of each engine of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerOptions {
-    /// The type of stored keys and values.
+    /// Type of stored keys and values.
     pub kv_type: KvType,
-    /// The longest text in tokens, prompt and answer together.
+    /// Maximum context in tokens, prompt and answer together.
     pub context: usize,
-    /// Tokens that all running requests together can hold.
+    /// Size of the KV cache in tokens, shared by all running requests.
     pub kv_tokens: usize,
     /// Bytes for checkpoints of the states of recurrent models; 0 for models without.
     pub state_cache: usize,
-    /// The most tokens in one step.
+    /// Maximum number of tokens in one step.
     pub step_tokens: usize,
-    /// The most requests that run at a time.
+    /// Maximum number of running requests.
     pub parallel: usize,
-    /// The most requests that wait.
+    /// Maximum number of queued requests.
     pub queue: usize,
-    /// The most requests of one key that wait.
+    /// Maximum number of queued requests of one key.
     pub queue_per_key: usize,
-    /// By how much prompts may lengthen the time between two tokens of others.
+    /// Maximum time that prefill adds between two tokens of other requests.
     pub prompt_stall: Duration,
-    /// True if repetitions in a text are used to draft tokens.
+    /// True if tokens are drafted from repetitions in the text (speculative decoding).
     pub speculate: bool,
     /// For tests: a request whose prompt begins with this token panics in its step.
     pub panic_token: Option<u32>,

@@ -87,7 +87,7 @@ fn read(app: &App, call: &Call) -> Result<(Inference, Stops), ApiError> {
     }
     if let Some(mut format) = format.or_else(|| body.object("output_format")) {
         chat.put("json_schema", format.take("schema").unwrap_or_default());
-        // The owner of the dialect takes closed objects alone.
+        // Anthropic's API accepts closed objects only.
         chat.put("disable_additional_properties", true);
     }
     Ok((inference::chat(app, call, &mut chat).map_err(renamed)?, Stops::new(texts)))
@@ -105,7 +105,7 @@ fn count(app: &App, call: &Call) -> Result<usize, ApiError> {
     Ok(conversation.map_err(renamed)?.0.tokens.len())
 }
 
-/// The conversation, in the fields of a chat.
+/// Converts the conversation to the fields of a chat.
 fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Fields, ApiError> {
     let mut chat = Fields::default();
     body.hand(&mut chat, &["model"]);
@@ -117,7 +117,7 @@ fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Fields, ApiError> {
         let place = format!("messages[{i}].content");
         turn(Fields::from(message), &mut messages, |at, kind| left_out.push(format!("{place}[{at}]:{kind}")));
     }
-    // An answer that is begun goes on.
+    // The answer continues an assistant's message at the end.
     let begun =
         messages.last().is_some_and(|last| last["role"] == "assistant" && last.get("tool_calls").is_none());
     chat.put("continue_final_message", begun);
@@ -159,8 +159,8 @@ fn tool(mut tool: Fields) -> Value {
     json!({ "type": "function", "function": function.rest() })
 }
 
-/// A turn, as one message or more: results of tools are messages of their own. `left_out` gets place and kind of each block
-/// that is left out.
+/// Converts a turn to one or more messages: results of tools are messages of their own. Calls `left_out` with path and
+/// kind of each block that is left out.
 fn turn(mut message: Fields, messages: &mut Vec<Value>, mut left_out: impl FnMut(String, &str)) {
     let role = message.text("role").unwrap_or_default();
     let blocks = match message.take("content") {
@@ -192,7 +192,7 @@ fn turn(mut message: Fields, messages: &mut Vec<Value>, mut left_out: impl FnMut
                 let id = block.text("tool_use_id");
                 messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
             }
-            // Thoughts that nobody can read.
+            // Reasoning that only Anthropic can decrypt.
             Some("redacted_thinking") | None => {}
             Some(kind) => left_out(i.to_string(), kind),
         }
@@ -211,7 +211,7 @@ fn turn(mut message: Fields, messages: &mut Vec<Value>, mut left_out: impl FnMut
     }
 }
 
-/// An error about a field of a chat under the name that the client knows.
+/// Renames the field of a chat's error to the name in the client's request.
 fn renamed(mut error: ApiError) -> ApiError {
     let rename =
         |text: &str| text.replace(".function.", ".").replace("json_schema", "output_config.format.schema");
@@ -278,10 +278,10 @@ struct Events {
     head: Value,
     speech: Speech,
     stops: Stops,
-    /// The block that is open, and how many there were.
+    /// The open block, and the number of blocks so far.
     open: Option<Block>,
     blocks: usize,
-    /// Why it ended: reason and stop text.
+    /// Reason of the end and stop string.
     reason: Option<(&'static str, Option<String>)>,
 }
 
@@ -386,7 +386,7 @@ impl Format for Events {
     }
 }
 
-/// An object with a type, and what may stand in it without meaning anything here.
+/// Returns the schema of an object with a type; the values of the `harmless` properties are not checked.
 fn of_type(kind: &str, required: &[&str], mut properties: Value, harmless: &[&str]) -> Value {
     properties["type"] = json!({ "const": kind });
     harmless.iter().for_each(|name| properties[*name] = json!({}));
@@ -394,7 +394,7 @@ fn of_type(kind: &str, required: &[&str], mut properties: Value, harmless: &[&st
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// The fields that make a conversation.
+/// Returns the schemas of the fields that form a conversation.
 fn conversation_schema(app: &App) -> Value {
     let limits: &Limits = &app.limits;
     let text = json!({ "type": "string" });

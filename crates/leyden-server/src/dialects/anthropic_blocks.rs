@@ -1,13 +1,13 @@
-//! Blocks of Anthropic's messages: texts, documents and results of searches as texts.
+//! Conversion of Anthropic's content blocks to text: texts, documents and search results.
 //!
-//! Answers of Anthropic's own tools stand in blocks of many other kinds. They are left out, and named to the client.
+//! Results of Anthropic's own tools are blocks of many other kinds. They are left out, and reported to the client.
 
 use crate::fields::Fields;
 use crate::messages::text_of;
 use crate::tool_kinds::other_than;
 use serde_json::{Value, json};
 
-/// The kinds of blocks that are read or refused. Others are left out.
+/// Kinds of blocks that are read or refused. Others are left out.
 const KNOWN: &[&str] = &[
     "text",
     "document",
@@ -19,11 +19,11 @@ const KNOWN: &[&str] = &[
     "redacted_thinking",
 ];
 
-/// The beginning of a block of `system` that is not for a model. Claude Code writes another one in each conversation, whose
-/// prompts would share no beginning with it.
+/// Prefix of a block of `system` that is not for the model. Claude Code writes a different one in each conversation,
+/// which would prevent hits of the prefix cache.
 const BILLING: &str = "x-anthropic-billing-header:";
 
-/// The text of the field `system`, without blocks that are not for a model.
+/// Returns the text of the field `system`, without blocks that are not for the model.
 pub(super) fn system(system: Value) -> String {
     let is_told = |block: &Value| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING));
     match system {
@@ -32,7 +32,7 @@ pub(super) fn system(system: Value) -> String {
     }
 }
 
-/// The text of a block; `None` for a kind without a text.
+/// Returns the text of a block; `None` for a kind without text.
 pub(super) fn text(block: &mut Fields) -> Option<String> {
     let parts = match block.peek("type")? {
         "text" => return Some(block.text("text").unwrap_or_default()),
@@ -49,7 +49,7 @@ pub(super) fn text(block: &mut Fields) -> Option<String> {
     Some(parts.join("\n"))
 }
 
-/// The text of a tool's result. `left_out` gets place and kind of each block without a text.
+/// Returns the text of a tool's result. Calls `left_out` with path and kind of each block without text.
 pub(super) fn result(content: Option<Value>, mut left_out: impl FnMut(usize, &str)) -> String {
     let blocks = match content {
         Some(Value::Array(blocks)) => blocks,
@@ -66,7 +66,7 @@ pub(super) fn result(content: Option<Value>, mut left_out: impl FnMut(usize, &st
     texts.join("\n")
 }
 
-/// The schemas of blocks with a text; `text` is that of a plain one, `of_texts` that of a list of these.
+/// Returns the schemas of blocks with text; `text` is that of a plain one, `of_texts` that of a list of these.
 pub(super) fn schemas(text: &Value, of_texts: &Value) -> Vec<Value> {
     let string = json!({ "type": "string" });
     let object = |required: &[&str], properties: Value| {

@@ -1,5 +1,5 @@
-//! Cohere's `/v2/embed` and `/v1/embed`: vectors for texts, in the types that a request names. `/rerank` is shared with other
-//! dialects and lives in [`crate::routes`].
+//! Cohere's `/v2/embed` and `/v1/embed`: vectors for texts, in the types that a request names. `/rerank` is shared with
+//! other dialects and lives in [`crate::routes`].
 
 use super::openai;
 use crate::app::App;
@@ -43,13 +43,13 @@ enum Kind {
     Float,
     /// Base64 of the bytes.
     Base64,
-    /// Signs, eight in a whole number from -128 to 127.
+    /// Signs, packed into integers from -128 to 127, eight in each.
     Binary,
-    /// Signs, eight in a whole number from 0 to 255.
+    /// Signs, packed into integers from 0 to 255, eight in each.
     Ubinary,
 }
 
-/// The kinds by their names.
+/// Names of the representations.
 const KINDS: &[(&str, Kind)] =
     &[("float", Kind::Float), ("base64", Kind::Base64), ("binary", Kind::Binary), ("ubinary", Kind::Ubinary)];
 

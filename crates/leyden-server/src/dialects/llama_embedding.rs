@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, wanted) = prompt::prepare(&app, call, read).await?;
     let (vectors, _) = embedding::vectors(app, call, wanted).await?;
-    // A text has a vector for each of its tokens there where nothing is pooled, so one is a list, too.
+    // Without pooling a text has one vector per token, so a single vector is in a list, too.
     let mut pieces = Pieces::new();
     let shown = |(index, vector): (usize, Vec<f32>)| {
         let vector = pieces.numbers(vector);

@@ -1,4 +1,4 @@
-//! llama-server's `/infill`: what stands between two texts, as editors ask for it.
+//! llama-server's `/infill`: completion between a prefix and a suffix, for editors.
 
 use super::llama_server;
 use crate::app::App;
@@ -12,7 +12,7 @@ use hyper::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The most other files.
+/// Maximum number of further files.
 const FILES: usize = 256;
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {

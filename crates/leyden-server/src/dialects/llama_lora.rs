@@ -1,4 +1,4 @@
-//! llama-server's `/lora-adapters`: a model's adapters, and their scales in requests that say nothing of them.
+//! llama-server's `/lora-adapters`: a model's adapters, and their default scales.
 
 use crate::adapters;
 use crate::app::App;
@@ -30,7 +30,7 @@ pub(crate) async fn set(app: Arc<App>, call: Call) -> Result<Response<Reply>, Ap
     Ok(document(StatusCode::OK, &json!({ "success": true })))
 }
 
-/// The loaded model that has adapters.
+/// Returns the loaded model that has adapters.
 fn adapted(app: &App) -> Result<Option<Arc<Served>>, ApiError> {
     let mut all = app.models.served().into_iter().filter(|model| !model.adapters.is_empty());
     let found = all.next();

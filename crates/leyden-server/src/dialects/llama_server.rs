@@ -62,25 +62,27 @@ fn error_schema() -> Value {
     })
 }
 
-/// What is told of an answer, and how.
+/// State of an answer that is sent.
 struct Told {
     model: Arc<Served>,
-    /// What the model is called.
+    /// Name of the model in the answer.
     name: String,
     entry: Arc<Entry>,
-    /// How many alternatives of each token are told, if any are.
+    /// Number of alternatives per token, if log probabilities are requested.
     probabilities: Option<usize>,
-    /// Whether the ids of tokens are.
+    /// True if token ids are requested.
     tokens: bool,
     settings: Value,
-    /// By choice: tokens of the prompt, what may be a stop text, and tokens so far.
+    /// Per choice: number of prompt tokens, text held back because it may be a stop string, and number of tokens so
+    /// far.
     prompts: Vec<usize>,
     stops: Vec<Stops>,
     generated: Vec<usize>,
     cached: usize,
 }
 
-/// What of a request is told beside its answer: stop texts, of how many tokens the probabilities, and their ids.
+/// A read request: the inference, its stop strings, the number of alternatives per token, and true if token ids are
+/// requested.
 pub(super) type Ready = (Inference, Vec<String>, Option<usize>, bool);
 
 pub(crate) async fn completion(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -89,7 +91,7 @@ pub(crate) async fn completion(app: Arc<App>, call: Call) -> Result<Response<Rep
     tell(app, call, ready).await
 }
 
-/// Answers a request that was read.
+/// Answers a request that has been read.
 pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Response<Reply>, ApiError> {
     let (inference, stops, probabilities, tokens) = ready;
     let prompts: Vec<usize> = inference.wanted.iter().map(|wanted| wanted.prompt.len()).collect();
@@ -115,7 +117,7 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     let (answers, mut pieces) = (answers.into_iter().enumerate(), Pieces::new());
     let mut all: Vec<Value> =
         answers.map(|(choice, update)| told.last(&mut pieces, choice, update)).collect();
-    // Of one prompt it is no list.
+    // The answer to a single prompt is not a list.
     let shown = if all.len() == 1 { all.swap_remove(0) } else { Value::Array(all) };
     Ok(pieces.document(&shown))
 }
@@ -133,7 +135,7 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
     let told = body.size("logprobs");
     let probabilities = body.size("n_probs").or(told).filter(|n| *n > 0);
     let tokens = body.flag("return_tokens").unwrap_or(false);
-    // Tokens come with their probabilities.
+    // Token ids are delivered with log probabilities.
     if let Some(n) = probabilities.or(tokens.then_some(0)) {
         body.put("logprobs", n);
     }
@@ -141,7 +143,7 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
 }
 
 impl Told {
-    /// What is new of an answer that goes on.
+    /// Returns the document for an update of an answer that is not at its end.
     fn piece(&mut self, pieces: &mut Pieces, choice: usize, update: Update) -> Value {
         let said: String =
             self.stops[choice].hear(update.parts).into_iter().map(|part| content(Some(part))).collect();
@@ -158,7 +160,7 @@ impl Told {
         piece
     }
 
-    /// The same with the end of the answer.
+    /// Returns the document for the last update, with the end of the answer.
     fn last(&mut self, pieces: &mut Pieces, choice: usize, mut update: Update) -> Value {
         let end = update.end.take().unwrap_or(End::Stop);
         self.generated[choice] = update.generated.max(self.generated[choice]);
@@ -189,7 +191,7 @@ impl Told {
     }
 }
 
-/// A token with its probability and the most likely tokens.
+/// Returns a token with its log probability and the most likely tokens.
 fn probability(model: &Served, token: &TokenLogprob, most: usize) -> Value {
     let one = |id: u32, logprob: f32| {
         let bytes = model.tokenizer.token_bytes(id).unwrap_or_default();
@@ -222,7 +224,7 @@ impl Format for Told {
                 let tokens = !update.logprobs.is_empty();
                 let mut pieces = Pieces::new();
                 let piece = self.piece(&mut pieces, choice, update);
-                // What may be a stop text is held back.
+                // Text that may be a stop string is held back.
                 if tokens || piece["content"] != "" {
                     dialect::data_of(pieces, &piece, out);
                 }
@@ -237,7 +239,7 @@ impl Format for Told {
     }
 }
 
-/// How tokens are chosen.
+/// Returns the sampling parameters as llama-server shows them.
 fn settings(params: &SamplingParams, most: Option<usize>, stops: &[String]) -> Value {
     let steps: Vec<&str> = params.order.iter().map(|step: &SamplingStep| step.name()).collect();
     json!({
@@ -263,7 +265,7 @@ fn render(app: &App, call: &Call) -> Result<String, ApiError> {
 }
 
 pub(crate) async fn props(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    // What there is of one model: of several, the first that is loaded.
+    // llama-server has one model: of several, the first loaded one is shown.
     let all = app.models.served();
     let Some(model) = all.first() else {
         let message = "no model is loaded; a request that names one loads it";

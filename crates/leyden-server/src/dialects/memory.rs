@@ -1,21 +1,21 @@
-//! Answers that the next request can name, in a bounded memory.
+//! A bounded memory of answers, for later requests that refer to them.
 //!
-//! An answer is kept as JSON text, whose bytes are what it takes; the tree of a text can take fifty times as much. Where
-//! there is no room, the owner who takes most of it loses their oldest answer, so nobody loses answers to others before
-//! having more than an equal share.
+//! An answer is kept as JSON text, so its size is known; its tree can take fifty times as much. When the memory is
+//! full, the owner with the largest share loses the oldest of its answers, so an owner only loses answers to others if
+//! it has more than an equal share.
 
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-/// The most answers.
+/// Maximum number of answers.
 const ANSWERS: usize = 4096;
-/// The most bytes of all answers.
+/// Maximum size of all answers in bytes.
 pub(crate) const BYTES: usize = 64 << 20;
-/// Bytes of an answer beside its text: its entry, its names and the allocator's share.
+/// Bytes of an answer beside its text: its entry, its names and the allocator's overhead.
 const ENTRY_BYTES: usize = 512;
 
-/// An answer that is kept.
+/// An answer in the memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     /// Its document, as JSON text.
@@ -41,7 +41,7 @@ impl Entry {
     }
 }
 
-/// Answers, each of one owner's.
+/// The answers of all owners.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Entries>);
 
@@ -52,12 +52,12 @@ struct Size {
     bytes: usize,
 }
 
-/// The oldest first.
+/// Entries, the oldest first.
 #[derive(Debug, Default)]
 struct Entries {
     all: VecDeque<Entry>,
     total: Size,
-    /// By owner.
+    /// Number and bytes of answers by owner.
     sizes: HashMap<String, Size>,
 }
 
@@ -82,7 +82,8 @@ impl Entries {
         true
     }
 
-    /// Finds the oldest answer of the owner who has most by a measure; of several such owners that of the oldest answer.
+    /// Returns the index of the oldest answer of the owner with the largest `measure`; among owners with the same
+    /// measure, the oldest answer of them all.
     fn oldest_of_largest(&self, measure: fn(&Size) -> usize) -> Option<usize> {
         let most = self.sizes.values().map(measure).max()?;
         self.all
@@ -105,7 +106,7 @@ impl Entries {
 }
 
 impl Memory {
-    /// Keeps an answer. One that is too large for it is not kept.
+    /// Stores an answer, unless it is larger than the memory.
     pub(crate) fn keep(&self, owner: &str, id: &str, kept: Kept) {
         let Ok(items) = serde_json::to_vec(&(&kept.input, &kept.output)) else { return };
         let entry = Entry {
@@ -122,24 +123,24 @@ impl Memory {
         entries.shrink();
     }
 
-    /// Returns a part of an answer of this owner's.
+    /// Returns a part of an owner's answer.
     fn part(&self, owner: &str, id: &str, part: fn(&Entry) -> &[u8]) -> Option<Vec<u8>> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.all.iter().rev().find(|e| e.id == id && e.owner == owner)?;
         Some(part(entry).to_vec())
     }
 
-    /// Returns the document of an answer of this owner's.
+    /// Returns the document of an owner's answer.
     pub(crate) fn document(&self, owner: &str, id: &str) -> Option<Vec<u8>> {
         self.part(owner, id, |entry| &entry.document)
     }
 
-    /// Returns the items before an answer of this owner's, and those of the answer.
+    /// Returns the items before an owner's answer, and those of the answer.
     pub(crate) fn items(&self, owner: &str, id: &str) -> Option<(Vec<Value>, Vec<Value>)> {
         serde_json::from_slice(&self.part(owner, id, |entry| &entry.items)?).ok()
     }
 
-    /// Forgets an answer; returns `false` if there is none.
+    /// Removes an answer; returns `false` if there is none.
     pub(crate) fn forget(&self, owner: &str, id: &str) -> bool {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = entries.all.iter().position(|e| e.id == id && e.owner == owner);
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(memory.document("ada", "resp_1").unwrap(), b"1");
         assert!(memory.document("eve", "resp_1").is_none() && !memory.forget("eve", "resp_1"));
         assert!(memory.forget("ada", "resp_1") && memory.document("ada", "resp_1").is_none());
-        // Three of a third of the room are one too many, with what they take beside their text.
+        // Three answers of a third of the bytes exceed the limit, because of their overhead.
         for id in ["a", "b", "c"] {
             memory.keep("ada", id, of("x".repeat(BYTES / 3)));
         }
@@ -200,7 +201,7 @@ mod tests {
         assert!(counted.bytes <= BYTES && counted.answers <= ANSWERS);
     }
 
-    /// Trees take many times their text, so texts are kept.
+    /// Trees take many times the bytes of their text, so texts are kept.
     #[test]
     fn what_is_kept_takes_what_is_counted() {
         let deep = (0..60).fold(json!(1), |inner, _| json!({ "a": inner }));

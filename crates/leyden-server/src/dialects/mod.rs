@@ -1,4 +1,4 @@
-//! The interfaces of other servers: a file or a folder each, with all its endpoints, which are rows in the table of routes.
+//! The APIs of other servers: a file or a folder each, with all their endpoints, which are rows in the table of routes.
 
 pub(crate) mod anthropic;
 mod anthropic_blocks;

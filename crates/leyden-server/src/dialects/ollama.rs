@@ -1,7 +1,7 @@
 //! Ollama's API: `/api/chat` and `/api/generate`.
 //!
-//! Answers are lines of JSON by default, of which the last has the reason of the end and the times. `keep_alive` is about models
-//! that are loaded when they are asked for; others stay.
+//! Answers are streams of JSON lines by default; the last line has the reason of the end and the times. `keep_alive`
+//! only affects models that are loaded on demand; others stay.
 
 use crate::app::App;
 use crate::auth;
@@ -52,17 +52,17 @@ pub(super) fn error_schema() -> Value {
     json!({ "type": "object", "required": ["error"], "properties": { "error": { "type": "string" } } })
 }
 
-/// What an answer's text is called.
+/// Endpoint of the request; it determines the field of the answer's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Chat,
     Generate,
 }
 
-/// A request: `None` where it only wants the model to be there.
+/// A read request; the inference is `None` if the request only loads the model.
 type Asked = (Option<Inference>, String, Kind);
 
-/// Lets a model go. One that stays as long as the server answers as to a request that loads it.
+/// Unloads a model. For a model that stays as long as the server, the answer is that of a request that loads it.
 fn unload(app: &App, call: &Call, kind: Kind) -> Result<Response<Reply>, ApiError> {
     let mut body = call.fields(app)?;
     let name = body.text("model").or_else(|| body.text("name"));
@@ -96,7 +96,7 @@ fn read_chat(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let given = body.list("messages").unwrap_or_default();
     let messages: Vec<Value> = given.into_iter().map(|m| message(Fields::from(m), &mut ids)).collect();
     let Some(last) = messages.last() else { return loads(app, &mut chat, name, Kind::Chat) };
-    // An answer that is begun goes on.
+    // The answer continues an assistant's message at the end.
     chat.put("continue_final_message", last["role"] == "assistant" && last.get("tool_calls").is_none());
     chat.put("messages", messages);
     let (functions, others) = tool_kinds::plain(body.list("tools").unwrap_or_default());
@@ -118,7 +118,7 @@ fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
         if let Some(suffix) = suffix {
             fields.put("suffix", suffix);
         }
-        // A completion's field is their number.
+        // In a completion `logprobs` is the number of alternatives.
         let told = fields.flag("logprobs").unwrap_or(false);
         let alternatives = fields.size("top_logprobs").unwrap_or(0);
         if told {
@@ -134,13 +134,13 @@ fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
     Ok((Some(inference), name, Kind::Generate))
 }
 
-/// A request that only wants the model to be there; its fields are still what they should be.
+/// Reads a request that only loads the model; its fields are validated all the same.
 fn loads(app: &App, fields: &mut Fields, name: String, kind: Kind) -> Result<Asked, ApiError> {
     request::read(fields, app, &["max_tokens"])?;
     Ok((None, name, kind))
 }
 
-/// What both have, in a chat's fields, and the model's name.
+/// Converts the fields that both endpoints share to those of a chat; returns them with the model's name.
 fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String), ApiError> {
     let mut fields = body.object("options").unwrap_or_default();
     synonyms::rename(&mut fields)?;
@@ -165,13 +165,13 @@ fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String),
     Ok((fields, call.name_of(&model)))
 }
 
-/// The model that a request names, which stays in memory as `keep_alive` says.
+/// Returns the model of a request, and applies `keep_alive` to it.
 pub(super) fn model(app: &App, call: &Call, body: &mut Fields) -> Result<Arc<Served>, ApiError> {
     keep_alive::keep(call, body)?;
     app.model(body.text("model").or_else(|| body.text("name")).as_deref())
 }
 
-/// Ids of calls, which need not have any here: results come in their order.
+/// Generator of ids for calls, which may lack them: results come in the order of the calls.
 #[derive(Default)]
 struct CallIds {
     made: usize,
@@ -181,7 +181,7 @@ struct CallIds {
 impl CallIds {
     fn of_call(&mut self, given: Option<String>) -> String {
         self.made += 1;
-        // Nine letters and digits: what the strictest template wants of an id.
+        // Nine letters and digits: the form that the strictest chat template accepts.
         let id = given.unwrap_or_else(|| format!("call{:05}", self.made % 100_000));
         self.waiting.push_back(id.clone());
         id
@@ -196,7 +196,7 @@ impl CallIds {
     }
 }
 
-/// A message in the form of a chat's.
+/// Converts a message to the form of a chat.
 fn message(mut message: Fields, ids: &mut CallIds) -> Value {
     let role = message.text("role").unwrap_or_default();
     let mut told = json!({ "role": role, "content": message.text("content").unwrap_or_default() });
@@ -251,10 +251,10 @@ async fn answer(app: Arc<App>, call: Call, (asked, model, kind): Asked) -> Resul
     Ok(pieces.document(&whole))
 }
 
-/// What is told of the probabilities of tokens.
+/// Log probabilities for the answer.
 struct Told {
     model: Arc<Served>,
-    /// How many alternatives are wanted with each token, if probabilities are.
+    /// Number of alternatives per token, if log probabilities are requested.
     alternatives: Option<usize>,
 }
 
@@ -266,7 +266,7 @@ impl Told {
     }
 }
 
-/// A line of an answer, which is not the last one.
+/// Returns a line of an answer that is not the last one.
 fn line(model: &str, kind: Kind, text: &str, thinking: Option<&str>, calls: &[ToolCall]) -> Value {
     let created = rfc3339(SystemTime::now());
     let mut line = json!({ "model": model, "created_at": created });
@@ -296,7 +296,7 @@ fn line(model: &str, kind: Kind, text: &str, thinking: Option<&str>, calls: &[To
     line
 }
 
-/// Says in the last line how the answer ended, and what it took: times in nanoseconds.
+/// Adds to the last line the reason of the end, token counts, and times in nanoseconds.
 fn finish(line: &mut Value, end: End, usage: Usage, entry: &Entry) {
     let (total, prompt) = entry.times();
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -317,10 +317,10 @@ struct Lines {
     kind: Kind,
     entry: Arc<Entry>,
     speech: Speech,
-    /// A call that is not whole yet: its arguments are told as an object.
+    /// An incomplete call; its arguments are sent as a whole object.
     call: Option<ToolCall>,
     told: Told,
-    /// Of tokens whose text no line has had yet.
+    /// Log probabilities of tokens whose text has not been sent yet.
     logprobs: Vec<TokenLogprob>,
     end: End,
 }
@@ -329,7 +329,7 @@ impl Lines {
     fn write(&mut self, text: &str, thinking: Option<&str>, calls: &[ToolCall], out: &mut Vec<u8>) {
         let mut line = line(&self.model, self.kind, text, thinking, calls);
         let mut pieces = Pieces::new();
-        // Tokens come with the text that they are.
+        // Log probabilities are sent with the text of their tokens.
         if !text.is_empty() {
             self.told.write(std::mem::take(&mut self.logprobs), &mut line, &mut pieces);
         }
@@ -382,13 +382,13 @@ impl Format for Lines {
         out.extend_from_slice(format!("{}\n", self::error(error)).as_bytes());
     }
 
-    /// Lines of JSON have no comments, and readers take none that are empty.
+    /// JSON lines have no comments, and clients do not accept empty lines.
     fn heartbeat(&self) -> &'static [u8] {
         b""
     }
 }
 
-/// Fields of both kinds of requests.
+/// Returns the schema of the fields that both endpoints share.
 fn shared_schema(app: &App, more: Value) -> Value {
     let mut options = sampling::schema(app);
     let ending = ending::schema(app);
@@ -408,7 +408,7 @@ fn shared_schema(app: &App, more: Value) -> Value {
             "anyOf": [{ "enum": ["", "json"] }, { "type": "object" }],
             "description": "JSON, or a JSON schema, which is enforced"
         },
-        // Nothing is seen here, and whoever sends images wants them to be.
+        // Images cannot be processed, and ignoring them would mislead the client.
         "images": { "type": "array", "maxItems": 0 },
         "keep_alive": keep_alive::schema()
     });
@@ -422,7 +422,7 @@ fn extend(all: &mut Value, more: Value) {
     }
 }
 
-/// The schema of an answer, whole or a line of one, whose text is in this field.
+/// Returns the schema of an answer or of a line of one, whose text is in `field`.
 fn answer_schema(field: &str, text: &Value) -> Value {
     json!({
         "type": "object", "required": ["model", "created_at", "done", field],
@@ -434,7 +434,7 @@ fn answer_schema(field: &str, text: &Value) -> Value {
     })
 }
 
-/// An operation whose answer may come in lines.
+/// Returns an operation whose answer may be a stream of lines.
 fn in_lines(name: &str, summary: &str, body: &Value, answer: &Value) -> Value {
     let mut it = operation(name, summary, Some(body), answer);
     it["responses"]["200"]["content"]["application/x-ndjson"] = json!({ "schema": { "type": "string" } });

@@ -36,7 +36,7 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     Ok(pieces.document(&shown))
 }
 
-/// Vectors of the texts; `None` where there is no text.
+/// Reads the texts to embed; `None` if there is no text.
 fn read_embed(app: &App, call: &Call) -> Result<Option<embedding::Wanted>, ApiError> {
     let mut body = call.fields(app)?;
     let model = ollama::model(app, call, &mut body)?;
@@ -48,7 +48,7 @@ fn read_embed(app: &App, call: &Call) -> Result<Option<embedding::Wanted>, ApiEr
     embedding::read(call, model, &mut body, input, long).map(Some)
 }
 
-/// The older form of `/api/embed`: one text, whose vector keeps its length.
+/// Answers the older form of `/api/embed`: one text, whose vector is not normalised.
 pub(crate) async fn embeddings(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, wanted) = prompt::prepare(&app, call, read_embeddings).await?;
     let vector = match wanted {

@@ -1,6 +1,6 @@
-//! Ollama's `/api/copy`, `/api/create` and `/api/delete`: changes of the models, if the server was told that clients may.
+//! Ollama's `/api/copy`, `/api/create` and `/api/delete`: changes of the models, if the server's options allow them.
 //!
-//! The server touches no file of a model: its maker gives the function that does ([`crate::Changer`]).
+//! The server itself changes no files of models: its options have the function that does ([`crate::Changer`]).
 
 use super::ollama;
 use crate::abilities::Wish;
@@ -19,7 +19,7 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Fields of `/api/create` that are refused, and the way to do the same.
+/// Fields of `/api/create` that are refused, and the alternatives.
 const REFUSED: &[(&str, &str)] = &[
     ("files", "leyden import FILE NAME gives a file of the server's machine a name"),
     ("adapters", "the server's option --lora, or `lora` in the file of --config, adds one"),
@@ -81,10 +81,10 @@ pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(document(StatusCode::OK, &json!({})))
 }
 
-/// The function that makes changes.
+/// Returns the function that makes changes.
 ///
 /// # Errors
-/// 403: the server was not told that clients may.
+/// 403: the server's options do not allow it.
 fn changer(app: &App) -> Result<Changer, ApiError> {
     app.change.clone().ok_or_else(|| {
         let message = "this server's models are not changed by clients: start it with --allow-manage, or use leyden cp, create and rm";
@@ -106,7 +106,7 @@ async fn changeable(app: &App, from: &str, name: &str) -> Result<String, ApiErro
     Ok(from.name.clone())
 }
 
-/// Refuses a change of a model that stays as long as the server, or of one that is asked for by another name than its own.
+/// Refuses to change a model that is not loaded on demand, or a model that is not addressed by its own name.
 fn refuse_fixed(slot: &Slot, asked: &str) -> Result<(), ApiError> {
     let plain = without_tag(asked).unwrap_or(asked);
     let why = if !slot.is_on_demand() {
@@ -128,7 +128,7 @@ fn text(body: &mut Fields, name: &str) -> Result<String, ApiError> {
     })
 }
 
-/// Takes the model's name, in the newer field or the older one.
+/// Takes the model's name from the newer field or the older one.
 fn named(body: &mut Fields) -> Result<String, ApiError> {
     match body.text("name") {
         Some(name) if !body.has("model") => Ok(name),
@@ -145,7 +145,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Makes a change where it does not hold up other connections: it reads and writes files.
+/// Makes a change on a thread where it does not block other connections, because it reads and writes files.
 async fn aside(
     work: impl FnOnce() -> Result<Changed, crate::ChangeError> + Send + 'static,
 ) -> Result<Changed, ApiError> {

@@ -1,4 +1,4 @@
-//! Ollama's account of models: `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
+//! Ollama's endpoints about models: `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
 
 use crate::abilities::Wish;
 use crate::about::About;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The version of Ollama whose fields these are. Clients look at it to know what there is.
+/// The version of Ollama whose API this is. Clients use it to detect features.
 const VERSION: &str = "0.13.0";
 
-/// Kinds of numbers, files and parameters, as Ollama shows them.
+/// Returns format, family, number of parameters and quantisation of a model, as Ollama shows them.
 fn details(info: &ModelInfo) -> Value {
     let parameters = info.parameters as f64;
     let size = match info.parameters {
@@ -34,7 +34,7 @@ fn details(info: &ModelInfo) -> Value {
     })
 }
 
-/// A model under one of its names.
+/// Returns a model under one of its names.
 fn tag(slot: &Slot, name: &str, digest: &str) -> Value {
     let info = &slot.info;
     json!({
@@ -59,7 +59,7 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
         let Some(resident) = app.models.resident(&slot) else { continue };
         let mut shown = tag(&slot, &slot.name, &slot.info.digest.get().await);
         let until = resident.stays.map(|stays| rfc3339(SystemTime::now() + stays));
-        // What stays has no end.
+        // A model without an idle timeout never expires.
         shown["expires_at"] = until.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned()).into();
         let running: u64 =
             resident.served.replicas.metrics().map(|m| m.running.get() + m.waiting.get()).sum();
@@ -75,7 +75,7 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
     Ok(document(StatusCode::OK, &json!({ "models": models })))
 }
 
-/// Describes a model, which stays unloaded if it is.
+/// Describes a model without loading it.
 async fn about(slot: &Slot) -> Result<About, ApiError> {
     if let Some(model) = slot.served() {
         return prompt::aside(move || Ok(model.about())).await;

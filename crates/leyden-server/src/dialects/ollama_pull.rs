@@ -1,7 +1,7 @@
-//! Ollama's `/api/pull`: gets a model from the hub, if the server was told that it may.
+//! Ollama's `/api/pull`: downloads a model from the hub, if the server's options allow it.
 //!
-//! The server opens no connection: whoever made it gives the function that does ([`crate::Puller`]). Clients that ask for one
-//! model share its pull ([`crate::pulls`]).
+//! The server itself opens no connection: its options have the function that does ([`crate::Puller`]). Clients that
+//! pull the same model share its pull ([`crate::pulls`]).
 
 use super::ollama;
 use crate::app::App;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// How much of a file comes between two lines about it, in parts of it.
+/// Maximum number of progress lines per file.
 const PARTS: u64 = 100;
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -31,7 +31,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let Some(name) = body.text("model").or_else(|| body.text("name")) else {
         return Err(ApiError::field("model", "`model` is missing"));
     };
-    // One that was removed meanwhile is pulled again.
+    // A model that was removed meanwhile is pulled again.
     app.models.refresh().await;
     let known = app.models.find(Some(&name)).is_ok();
     let stream = body.flag("stream").unwrap_or(true);
@@ -49,7 +49,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
                 "status": format!("pulling {}", now.file), "digest": now.file, "total": now.bytes, "completed": now.done,
             }))
         };
-        // What is served already needs nothing.
+        // A model that is served needs no download.
         let pulled = if known { Ok(None) } else { pull(&of, &mut hear, told.abandoned()).map(Some) };
         let added = pulled
             .and_then(|model| model.map_or(Ok(()), |model| models.add(model).map_err(|e| e.to_string())));

@@ -1,4 +1,4 @@
-//! The Open Inference Protocol (KServe's V2): health and metadata, as Kubernetes and its gateways ask for them.
+//! The Open Inference Protocol (KServe's V2): health and metadata for Kubernetes and its gateways.
 
 use crate::abilities::Wish;
 use crate::app::App;
@@ -40,11 +40,11 @@ pub(crate) async fn server(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiE
     Ok(document(StatusCode::OK, &shown))
 }
 
-/// A model's metadata, or with `/ready` behind its name whether it answers.
+/// Returns a model's metadata, or its readiness if the path ends with `/ready`.
 pub(crate) async fn model(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     if let Some(name) = call.variable.strip_suffix("/ready") {
         let slot = app.models.find(Some(name))?;
-        // One that is loaded on demand is as ready as it will be.
+        // A model that is loaded on demand is always ready.
         let ready = !app.is_retiring() && slot.served().is_none_or(|served| served.replicas.are_alive());
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         return Ok(document(status, &json!({ "name": name, "ready": ready })));

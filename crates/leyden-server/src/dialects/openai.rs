@@ -1,4 +1,4 @@
-//! What OpenAI's endpoints have in common: errors, keys, the frame of answers and of streams, messages and their pieces.
+//! Common parts of OpenAI's endpoints: errors, keys, the fields of answers and of streams, messages and their deltas.
 
 use crate::auth;
 use crate::dialect::{self, Dialect};
@@ -19,11 +19,11 @@ use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// OpenAI's, and that of whatever endpoint has no other.
+/// OpenAI's dialect, and that of all endpoints without another one.
 pub(crate) static OPENAI: Dialect =
     Dialect { name: "Error", error, error_schema, any_content: false, key: auth::bearer };
 
-/// The class of a failure, for programs.
+/// Returns the type of an error, for programs.
 fn class(error: &ApiError) -> &'static str {
     match error.status.as_u16() {
         401 => "authentication_error",
@@ -34,7 +34,7 @@ fn class(error: &ApiError) -> &'static str {
     }
 }
 
-/// The body of a failed request.
+/// Returns the body of a failed request.
 pub(crate) fn error(error: &ApiError) -> Value {
     json!({
         "error": {
@@ -62,12 +62,12 @@ pub(super) fn error_schema() -> Value {
     })
 }
 
-/// Why an answer ended.
+/// Returns the reason of the end of an answer.
 pub(crate) fn finish_reason(end: End) -> &'static str {
     if end == End::Length { "length" } else { "stop" }
 }
 
-/// The names of a kind of answer: what its ids begin with, and what a whole one and a piece are called.
+/// Names of a kind of answer: the prefix of its ids, and the `object` of a whole answer and of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     pub(crate) id: &'static str,
@@ -75,20 +75,20 @@ pub(crate) struct Names {
     pub(crate) piece: &'static str,
 }
 
-/// What all documents of an answer begin with, whole or in pieces, chat or completion.
+/// Fields that all documents of an answer begin with, whole or in chunks, chat or completion.
 pub(crate) struct Head {
     names: Names,
     id: String,
     created: u64,
     seed: i64,
-    /// The pieces of a stream that have a usage.
+    /// The chunks of a stream that contain the usage.
     usage: UsageInStream,
-    /// The usage until now.
+    /// Usage so far.
     used: Usage,
-    /// How many alternatives are wanted with each token, if logarithmic probabilities are.
+    /// Number of alternatives per token, if log probabilities are requested.
     pub(crate) logprobs: Option<usize>,
     pub(crate) model: Arc<Served>,
-    /// What the model is called.
+    /// Name of the model in the answer.
     name: String,
     entry: Arc<Entry>,
 }
@@ -121,26 +121,26 @@ impl Head {
         })
     }
 
-    /// A whole answer.
+    /// Returns a whole answer.
     pub(crate) fn whole(&self, choices: &[Value], usage: Usage) -> Value {
         let mut shown = self.json(self.names.whole, choices);
         self.account(&mut shown, usage);
         shown
     }
 
-    /// Adds the tokens of the request and, as llama-server does, its times.
+    /// Adds the usage of the request and, as llama-server does, its timings.
     fn account(&self, shown: &mut Value, usage: Usage) {
         shown["usage"] = self::usage(usage);
         let tokens = Tokens { prompt: usage.prompt, cached: usage.cached, generated: usage.completion };
         shown["timings"] = timings::so_far(&self.entry, tokens);
     }
 
-    /// Sets the usage until now.
+    /// Sets the usage so far.
     pub(crate) fn counted(&mut self, usage: Usage) {
         self.used = usage;
     }
 
-    /// A piece of a stream, whose large parts are `pieces`.
+    /// Writes a chunk of a stream, whose large parts are `pieces`.
     pub(crate) fn piece(&self, pieces: Pieces, choice: Value, out: &mut Vec<u8>) {
         let mut shown = self.json(self.names.piece, &[choice]);
         match self.usage {
@@ -151,7 +151,7 @@ impl Head {
         dialect::data_of(pieces, &shown, out);
     }
 
-    /// The end of a stream: what was used, where that is wanted, and the word that nothing follows.
+    /// Writes the end of a stream: the usage, if requested, and `[DONE]`.
     pub(crate) fn end(&self, usage: Usage, out: &mut Vec<u8>) {
         if self.usage != UsageInStream::Never {
             let mut shown = self.json(self.names.piece, &[]);
@@ -171,11 +171,11 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-/// A choice of a chat, told in the pieces of a stream.
+/// A choice of a chat as the deltas of a stream.
 #[derive(Debug)]
 pub(crate) struct Deltas {
     speech: Speech,
-    /// The open call is of a tool of free text.
+    /// True if the open call is of a free-text tool.
     is_free_text: bool,
 }
 
@@ -184,12 +184,12 @@ impl Deltas {
         Deltas { speech, is_free_text: false }
     }
 
-    /// Tells if tools were called, and all calls are whole.
+    /// Returns true if tools were called and all calls are complete.
     pub(crate) fn calls(&self) -> bool {
         self.speech.calls()
     }
 
-    /// Takes more of the answer. Returns the parts of a message that it adds.
+    /// Adds output events. Returns the deltas of the message.
     pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<Value> {
         self.speech.hear(parts).into_iter().filter_map(|part| self.delta(part)).collect()
     }
@@ -202,7 +202,7 @@ impl Deltas {
     }
 }
 
-/// What a part of an answer adds to a message, as a piece of a stream says it.
+/// Returns the delta of a message for an output event.
 fn delta(part: OutputEvent, is_free_text: bool) -> Option<Value> {
     let call = |call: Value| Some(json!({ "tool_calls": [call] }));
     match part {
@@ -226,9 +226,9 @@ fn delta(part: OutputEvent, is_free_text: bool) -> Option<Value> {
     }
 }
 
-/// The message of an answer.
+/// Returns the message of an answer.
 pub(crate) fn message(answer: Answer, names: &ToolNames) -> Value {
-    // A message that only calls has no content.
+    // A message with calls only has no content.
     let content = Some(answer.content).filter(|text| !text.is_empty() || answer.calls.is_empty());
     let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
     if !answer.reasoning.is_empty() {
@@ -248,7 +248,7 @@ pub(crate) fn message(answer: Answer, names: &ToolNames) -> Value {
     message
 }
 
-/// The schema of the events of a stream, whose data are like `chunk` and, at the end, the word `[DONE]` or an error.
+/// Returns the schema of the events of a stream, whose data match `chunk` or are, at the end, `[DONE]` or an error.
 pub(crate) fn events_schema(chunk: &Value) -> Value {
     json!({ "schema": {
         "type": "object",
@@ -261,7 +261,7 @@ pub(crate) fn events_schema(chunk: &Value) -> Value {
     } })
 }
 
-/// The schema of an answer with choices, or of a piece of one.
+/// Returns the schema of an answer with choices, or of a chunk of one.
 pub(crate) fn answer_schema(object: &str, choice: &Value, whole: bool) -> Value {
     let mut required = vec!["id", "object", "created", "model", "choices"];
     let mut usage = usage_schema();
@@ -282,7 +282,7 @@ pub(crate) fn answer_schema(object: &str, choice: &Value, whole: bool) -> Value 
     })
 }
 
-/// The schema of a usage.
+/// Returns the schema of the usage.
 fn usage_schema() -> Value {
     json!({
         "type": "object",

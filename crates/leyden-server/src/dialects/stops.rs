@@ -1,8 +1,8 @@
-//! Which stop text ended an answer: the answer is asked for with it, and here it is told apart again.
+//! Detection of the stop string that ended an answer: the answer is generated with it, and it is removed here.
 
 use leyden_text::output::OutputEvent;
 
-/// The end of a content, of which nobody knows yet whether it is a stop text.
+/// The end of a content, held back because it may be a stop string.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stops {
     texts: Vec<String>,
@@ -10,18 +10,18 @@ pub(crate) struct Stops {
 }
 
 impl Stops {
-    /// For an answer with these stop texts, which are part of it.
+    /// Creates the detection for an answer with these stop strings, which are part of it.
     pub(crate) fn new(texts: Vec<String>) -> Stops {
         Stops { texts, held: String::new() }
     }
 
-    /// More of an answer without what may be a stop text.
+    /// Adds output events. Returns those that cannot be part of a stop string.
     pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
         let Some(longest) = self.texts.iter().map(String::len).max() else { return parts };
         let mut told = Vec::new();
         for part in parts {
             let OutputEvent::Content(text) = part else {
-                // A stop text is the last that is said.
+                // A stop string only comes at the very end of the answer.
                 told.extend(self.take());
                 told.push(part);
                 continue;
@@ -35,7 +35,7 @@ impl Stops {
         told
     }
 
-    /// What is left when the answer has ended, and the stop text that did it, if one did.
+    /// Returns the rest of the answer, and the stop string if one ended it.
     pub(crate) fn end(&mut self, stopped: bool) -> (Option<OutputEvent>, Option<String>) {
         let held = &self.held;
         let found =

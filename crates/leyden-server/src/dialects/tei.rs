@@ -1,5 +1,5 @@
-//! text-embeddings-inference's endpoints: `/embed`, `/embed_all`, `/embed_sparse`, `/predict`, `/similarity`, `/info`. Its `/rerank` is the one of
-//! all ([`crate::routes`]).
+//! text-embeddings-inference's endpoints: `/embed`, `/embed_all`, `/embed_sparse`, `/predict`, `/similarity`, `/info`.
+//! Its `/rerank` is shared with other dialects ([`crate::routes`]).
 
 use crate::app::App;
 use crate::auth;
@@ -96,7 +96,7 @@ pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<R
     Ok(pieces.document(&shown))
 }
 
-/// The texts or pairs of a request to classify, and whether they are several.
+/// Returns the texts or pairs of a request to classify, and true if they are several.
 fn predicted(value: Value) -> (Vec<Vec<Placed>>, bool) {
     let text = |path: String, value: Value| match value {
         Value::String(text) => (path, text),
@@ -117,7 +117,7 @@ fn predicted(value: Value) -> (Vec<Vec<Placed>>, bool) {
     }
 }
 
-/// What scores are wanted of: texts, or pairs of them.
+/// Inputs to classify: texts or pairs of texts.
 enum Predicted {
     Texts(encoding::Wanted),
     Pairs(Ranking),
@@ -190,7 +190,7 @@ pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Rep
 
 pub(crate) async fn info(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let models = app.models.served();
-    // Of several models the first that makes vectors or labels, as theirs serves one.
+    // Its servers have one model: of several, the first that makes vectors or labels is shown.
     let model = models.iter().find(|model| !model.generates).or(models.first());
     let Some(model) = model else {
         return Err(ApiError::unavailable("model_not_loaded", "no model is loaded", Duration::from_secs(1)));

@@ -1,4 +1,4 @@
-//! vLLM's endpoints for models that pool: `/score`, `/classify`, `/pooling`.
+//! vLLM's endpoints for pooling models: `/score`, `/classify`, `/pooling`.
 
 use crate::app::App;
 use crate::body::Reply;
@@ -20,7 +20,7 @@ use leyden_models::Labelled;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The frame of an answer, whose large parts are `pieces`.
+/// Returns a response with the common fields; `pieces` are the large parts of `data`.
 fn answer(pieces: Pieces, id: &str, name: &str, data: &Value, usage: Usage) -> Response<Reply> {
     let shown = json!({
         "id": id, "object": "list", "created": unix_time(), "model": name, "data": data,
@@ -29,7 +29,7 @@ fn answer(pieces: Pieces, id: &str, name: &str, data: &Value, usage: Usage) -> R
     pieces.document(&shown)
 }
 
-/// The texts of a field, one or several, each with its place in the body.
+/// Returns the texts of a field, one or several, each with its path in the body.
 fn listed(name: &str, value: Value) -> Vec<Placed> {
     match value {
         Value::String(text) => vec![(name.to_owned(), text)],
@@ -45,11 +45,11 @@ fn listed(name: &str, value: Value) -> Vec<Placed> {
 const FIRST: &[&str] = &["text_1", "queries", "data_1"];
 const SECOND: &[&str] = &["text_2", "documents", "items", "data_2"];
 
-/// What a score is of.
+/// Inputs of a score.
 enum Scored {
-    /// Pairs that the model gives one.
+    /// Pairs, for a model that scores pairs.
     Pairs(Ranking),
-    /// The cosines of vectors: those of all first texts, then of all second ones; how many first there are.
+    /// Texts whose vectors are compared by cosine: all first texts, then all second ones; and the number of first ones.
     Vectors(encoding::Wanted, usize),
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply
     Ok(answer(pieces, &id, &name, &data, usage))
 }
 
-/// What `/pooling` gives.
+/// Output of `/pooling`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pooled {
     Embed,
@@ -154,7 +154,7 @@ enum Pooled {
     TokenScores,
 }
 
-/// What `/pooling` is asked for.
+/// A request to `/pooling`.
 enum Asked {
     Numbers(encoding::Wanted, Pooled, bool),
     Entities(LabelRequest),

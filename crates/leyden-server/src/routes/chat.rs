@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 const NAMES: Names = Names { id: "chatcmpl", whole: "chat.completion", piece: "chat.completion.chunk" };
 
-/// A request that can be served, and whether calls are written in OpenAI's older form.
+/// A request that has been read, and true if calls are written in OpenAI's older form.
 type Ready = (Inference, bool);
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -55,7 +55,8 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     Ok((inference.map_err(|error| if older { older::renamed(error) } else { error })?, older))
 }
 
-/// A whole choice; `older` asks for OpenAI's older form of calls, `names` has the tools that are no plain functions.
+/// Returns a whole choice; `older` selects OpenAI's older form of calls, `names` has the tools that are no plain
+/// functions.
 fn choice(
     head: &Head,
     pieces: &mut Pieces,
@@ -82,7 +83,7 @@ fn logprobs(head: &Head, pieces: &mut Pieces, tokens: Vec<TokenLogprob>) -> Valu
     json!({ "content": logprobs::list(pieces, &head.model, alternatives, tokens), "refusal": null })
 }
 
-/// A whole answer that calls tools ends for them.
+/// Returns the reason of the end of a whole answer; calls of tools are the reason if there are any.
 fn finish(end: End, speech: &Deltas) -> &'static str {
     if end == End::Stop && speech.calls() { "tool_calls" } else { finish_reason(end) }
 }
@@ -90,15 +91,15 @@ fn finish(end: End, speech: &Deltas) -> &'static str {
 /// A stream of chunks.
 struct Chunks {
     head: Head,
-    /// By choice.
+    /// Deltas by choice.
     speeches: Vec<Deltas>,
-    /// Choices whose first chunk, which names the role, is out.
+    /// By choice, true if the first chunk, which contains the role, has been sent.
     begun: Vec<bool>,
     older: bool,
 }
 
 impl Chunks {
-    /// Writes a chunk, with the log probabilities of `tokens` if they are told with it.
+    /// Writes a chunk, with the log probabilities of `tokens` if requested.
     fn chunk(
         &self,
         choice: usize,
@@ -128,10 +129,10 @@ impl Format for Chunks {
         let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
         let is_content = |delta: &Value| delta["content"].is_string();
         if !update.logprobs.is_empty() && !deltas.iter().any(is_content) {
-            // Tokens whose text is held back, or is none.
+            // Tokens whose text is empty or held back.
             deltas.push(json!({ "content": "" }));
         }
-        // The tokens come with the first piece of the content that they are.
+        // Log probabilities are sent with the first delta of content.
         let mut tokens = Some(update.logprobs);
         for mut delta in deltas {
             let tokens = if is_content(&delta) { tokens.take() } else { None };
@@ -160,7 +161,7 @@ impl Format for Chunks {
 pub(super) fn body(app: &App) -> Value {
     let limits = &app.limits;
     let mut properties = request::schema(app);
-    // None are alternatives of no token.
+    // 0 alternatives are written as none.
     let some = json!({ "type": "integer", "minimum": 1 });
     let rules = [rule("top_logprobs", &some, "logprobs", &json!({ "const": true }))];
     let more = json!({

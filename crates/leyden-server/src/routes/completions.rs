@@ -24,25 +24,25 @@ use leyden_text::Detokenizer;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// The most tokens where a request does not say, as with OpenAI.
+/// Default maximum number of tokens, as with OpenAI.
 const DEFAULT_TOKENS: usize = 16;
 
 const NAMES: Names = Names { id: "cmpl", whole: "text_completion", piece: "text_completion" };
 
 struct Ready {
     inference: Inference,
-    /// By prompt, what stands before its choices.
+    /// By prompt, the text that its choices begin with (`echo`).
     echo: Vec<Arc<Echo>>,
-    /// How many of the choices of a prompt are shown, and with how many alternatives for each token.
+    /// Number of choices of a prompt that are returned, and number of alternatives per token.
     shown: usize,
     logprobs: Option<usize>,
 }
 
-/// A prompt that stands before its answer.
+/// A prompt that the answer repeats.
 #[derive(Default)]
 struct Echo {
     text: String,
-    /// Its tokens, with the characters of the text before each, if log probabilities are told of them.
+    /// Tokens, each with the number of characters before it, if log probabilities are requested for them.
     tokens: Vec<(u32, usize)>,
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(pieces.document(&head.whole(&choices, usage)))
 }
 
-/// What `best_of` goes by: the logarithmic probability per token. An answer without any comes last.
+/// Returns the criterion of `best_of`: the mean log probability of the tokens. An answer without tokens comes last.
 fn mean_logprob(answer: &Update) -> f64 {
     let sum: f64 = answer.logprobs.iter().map(|t| f64::from(t.logprob)).sum();
     if answer.logprobs.is_empty() { f64::NEG_INFINITY } else { sum / answer.logprobs.len() as f64 }
@@ -100,7 +100,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
             return Err(ApiError::conflict("best_of", message));
         }
         common.choices = best;
-        // Which are best is a matter of probabilities.
+        // The choice of the best answers needs log probabilities.
         extras.logprobs = logprobs.or((best > shown).then_some(0));
     }
     let (prompts, choices, limits) = (wanted.len(), common.choices, &app.limits);
@@ -136,7 +136,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     Ok(Ready { inference, echo, shown, logprobs })
 }
 
-/// A prompt, whose text is without special tokens.
+/// Returns a prompt for the answer, as text without special tokens.
 fn echoed(model: &Served, tokens: &[u32]) -> Echo {
     let mut characters = Detokenizer::new();
     let mut text = String::new();
@@ -156,23 +156,23 @@ fn echoed(model: &Served, tokens: &[u32]) -> Echo {
     Echo { text, tokens: counted }
 }
 
-/// A token of an answer that tells log probabilities.
+/// A token in the log probabilities of an answer.
 struct Told {
     token: u32,
-    /// Characters before it.
+    /// Number of characters before it.
     offset: usize,
-    /// Its log probability and the best tokens; nothing is known of the first token of all.
+    /// Log probability and the most likely tokens; `None` for the first token of the prompt.
     logprobs: Option<(f32, Vec<(u32, f32)>)>,
 }
 
-/// The tokens of a prompt, of which all but the first are scored.
+/// Returns the tokens of a prompt, of which all but the first have log probabilities.
 fn prompt_tokens(echo: &Echo, scored: Vec<TokenLogprobs>) -> Vec<Told> {
     let known = scored.into_iter().map(|t| Some((t.logprob, t.top)));
     let tokens = echo.tokens.iter().zip(std::iter::once(None).chain(known));
     tokens.map(|(&(token, offset), logprobs)| Told { token, offset, logprobs }).collect()
 }
 
-/// The tokens of an answer behind `moved` characters.
+/// Returns the tokens of an answer whose text begins after `moved` characters.
 fn answer_tokens(tokens: Vec<TokenLogprob>, moved: usize) -> impl Iterator<Item = Told> {
     let told = move |t: TokenLogprob| Told {
         token: t.token,
@@ -182,7 +182,7 @@ fn answer_tokens(tokens: Vec<TokenLogprob>, moved: usize) -> impl Iterator<Item 
     tokens.into_iter().map(told)
 }
 
-/// A choice, whole or in part.
+/// Returns a choice, whole or in part.
 fn choice(
     head: &Head,
     pieces: &mut Pieces,
@@ -199,7 +199,7 @@ fn choice(
     })
 }
 
-/// Log probabilities as four lists, each of which is written token by token.
+/// Returns the log probabilities as four lists, which are written token by token.
 fn logprobs(head: &Head, pieces: &mut Pieces, told: Vec<Told>) -> Value {
     if head.logprobs.is_none() {
         return Value::Null;
@@ -217,12 +217,13 @@ fn logprobs(head: &Head, pieces: &mut Pieces, told: Vec<Told>) -> Value {
     })
 }
 
-/// A token's name in these lists.
+/// Returns a token's name in these lists.
 fn name(model: &Served, id: u32) -> String {
     token_name::key(model.tokenizer.token_bytes(id).unwrap_or_default())
 }
 
-/// The best tokens by name. Vocabularies may have a text twice; vLLM's name of a token by its id tells them apart.
+/// Returns the most likely tokens by name. Two tokens may have the same text; then vLLM's name by token id
+/// distinguishes them.
 fn top(model: &Served, top: &[(u32, f32)]) -> Value {
     let mut named = Map::new();
     for &(id, logprob) in top {
@@ -235,10 +236,10 @@ fn top(model: &Served, top: &[(u32, f32)]) -> Value {
 
 struct Chunks {
     head: Head,
-    /// By choice, what stands before it, until it is out, and then how many characters that were.
+    /// By choice, the prompt that it repeats until that is sent, and then the prompt's number of characters.
     echo: Vec<Option<Arc<Echo>>>,
     moved: Vec<usize>,
-    /// Log probabilities of what stands before it, until all are there.
+    /// Log probabilities of the repeated prompt, until all are computed.
     scored: Vec<Vec<TokenLogprobs>>,
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(pieces.document(&shown))
 }
 
-/// What is wanted, and whether vectors are written as base64 of their bytes.
+/// Reads a request; returns true if the vectors are written as base64 of their bytes.
 fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;

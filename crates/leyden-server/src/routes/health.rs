@@ -1,4 +1,4 @@
-//! `/health` and `/health/live`: whether requests would be answered, and whether the process runs.
+//! `/health` and `/health/live`: readiness and liveness.
 
 use crate::app::App;
 use crate::body::Reply;
@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// 200 if all models can answer and the server does not close.
+/// Returns 200 if all models can answer and the server is not shutting down.
 pub(super) async fn ready(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let status = if app.is_retiring() {
         "closing"
@@ -23,7 +23,7 @@ pub(super) async fn ready(app: Arc<App>, _: Call) -> Result<Response<Reply>, Api
     Ok(document(code, &json!({ "status": status })))
 }
 
-/// Always 200.
+/// Always returns 200.
 pub(super) async fn live(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     Ok(document(StatusCode::OK, &json!({ "status": "live" })))
 }

@@ -1,4 +1,4 @@
-//! `/v1/chat/completions/input_tokens`: the tokens of a conversation, as llama-server counts them.
+//! `/v1/chat/completions/input_tokens`: the number of tokens of a conversation, as in llama-server.
 
 use super::chat;
 use crate::app::App;

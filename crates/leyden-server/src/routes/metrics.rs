@@ -1,4 +1,4 @@
-//! `/metrics`: the counters, for Prometheus.
+//! `/metrics`: the metrics, for Prometheus.
 
 use crate::app::App;
 use crate::body::Reply;

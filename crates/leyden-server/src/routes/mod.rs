@@ -1,6 +1,6 @@
-//! The endpoints: one file each, and one table that names for each its path, its access and its description.
+//! The endpoints: one file each, and one table with path, access and description of each.
 //!
-//! The access is that of the route which was found, so no other reading of a path can lead around it.
+//! The access is checked for the route that was found, so a differently parsed path cannot bypass it.
 
 mod chat;
 mod completions;
@@ -37,7 +37,7 @@ use crate::dialects::vllm;
 use crate::route::Route;
 use hyper::Method;
 
-/// Declares the endpoints, by dialect: module, function, method, path, access, whether it computes.
+/// Declares the endpoints, by dialect: module, function, method, path, access, and a flag for computing.
 macro_rules! routes {
     ($($dialect:ident { $($module:ident::$answer:ident $describe:ident $method:ident $path:literal $access:expr, $generates:literal;)* })*) => {
         /// All endpoints.
@@ -55,7 +55,7 @@ macro_rules! routes {
 
 const INFERENCE: Access = Access::Needs(Scope::Inference);
 const METRICS: Access = Access::Needs(Scope::Metrics);
-/// The access of endpoints that change the server for all keys.
+/// Access to endpoints that change the server for all keys.
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 // ROUTES
@@ -155,14 +155,14 @@ routes! {
     }
 }
 
-/// A route and what stands in the place of its variable.
+/// A route and the value of its path's variable.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) route: &'static Route,
     pub(crate) variable: String,
 }
 
-/// The route for a request. `HEAD` leads where `GET` does; the body is left out when the answer is written.
+/// Returns the route for a request. `HEAD` has the route of `GET`; the body is left out when the response is written.
 pub(crate) fn find(method: &Method, path: &str) -> Option<Found> {
     let method = if method == Method::HEAD { &Method::GET } else { method };
     let path = &normal(path);
@@ -170,7 +170,7 @@ pub(crate) fn find(method: &Method, path: &str) -> Option<Found> {
     ROUTES.iter().filter(|r| r.method == method).find_map(of)
 }
 
-/// The beginnings of paths that are one dialect's, wherever they lead.
+/// Path prefixes that belong to one dialect, even if no route matches.
 static FAMILIES: &[(&str, &Dialect)] = &[
     ("/api/", &OLLAMA),
     ("/v1/messages/", &ANTHROPIC),
@@ -178,7 +178,7 @@ static FAMILIES: &[(&str, &Dialect)] = &[
     ("/v2/health/", &OPEN_INFERENCE),
 ];
 
-/// The dialect of a path, whatever the method; of one that leads nowhere that of its family, or OpenAI's.
+/// Returns the dialect of a path, whatever the method; for a path without a route that of its prefix, or OpenAI's.
 pub(crate) fn dialect(path: &str) -> &'static Dialect {
     let path = normal(path);
     let known = ROUTES.iter().find(|route| variable(route.path, &path).is_some()).map(|route| route.dialect);
@@ -186,7 +186,7 @@ pub(crate) fn dialect(path: &str) -> &'static Dialect {
     known.or_else(family).unwrap_or(&OPENAI)
 }
 
-/// The methods that a path knows.
+/// Returns the methods of a path.
 pub(crate) fn methods(path: &str) -> Vec<&'static str> {
     let known = normal(path);
     let all = ROUTES.iter().filter(|r| path == "*" || variable(r.path, &known).is_some()).map(|r| &r.method);
@@ -202,19 +202,19 @@ pub(crate) fn methods(path: &str) -> Vec<&'static str> {
     names
 }
 
-/// Whether a path is answered however many connections there are: health, and what tells how busy the server is.
+/// Returns true if the connection limit does not apply to a path: health and metrics.
 pub(crate) fn answers_always(path: &str) -> bool {
     find(&Method::GET, path).is_some_and(|f| f.route.is_health() || f.route.access == METRICS)
 }
 
-/// A path as in the table: slashes at its end are left out, and of several in a row all but one, as clients come by them
-/// who put addresses together.
+/// Normalises a path to the form in the table: trailing slashes and repeated slashes, which clients produce when they
+/// join addresses, are removed.
 fn normal(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     format!("/{}", parts.join("/"))
 }
 
-/// What stands in the place of a pattern's variable, or nothing if it has none; `None` if the path is another one.
+/// Returns the value of a pattern's variable, empty if it has none; `None` if the path does not match.
 fn variable(pattern: &str, path: &str) -> Option<String> {
     let Some((start, end)) = pattern.split_once('{') else {
         return (pattern == path).then(String::new);
@@ -224,7 +224,7 @@ fn variable(pattern: &str, path: &str) -> Option<String> {
     percent_decoded(value)
 }
 
-/// `%41` as `A`. `None` if that is not UTF-8, or a `%` has no digits.
+/// Decodes percent-encoding, such as `%41`. `None` if the result is not UTF-8, or digits are missing after a `%`.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -294,7 +294,7 @@ mod tests {
         );
     }
 
-    /// What is sent to be worked on counts as a request, tokenising too: what does not is named here.
+    /// All endpoints that compute count as requests, tokenising too; the exceptions are listed here.
     #[test]
     fn every_route_that_takes_work_counts_as_a_request() {
         let free = ["/api/show", "/lora-adapters", "/v1/responses/{response_id}/cancel"];
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Whoever adds an endpoint says here, too, who may use it.
+    /// The expected access of every endpoint; new endpoints must be added here.
     #[test]
     fn every_route_has_the_access_that_it_should_have() {
         let open = [

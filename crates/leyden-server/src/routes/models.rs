@@ -1,4 +1,4 @@
-//! `/v1/models`: what is served.
+//! `/v1/models`: the served models.
 
 use crate::abilities::Wish;
 use crate::app::App;
@@ -24,7 +24,7 @@ pub(super) async fn one(app: Arc<App>, call: Call) -> Result<Response<Reply>, Ap
     Ok(document(StatusCode::OK, &shown(&app, &slot, &call.variable)))
 }
 
-/// A model under one of its names.
+/// Returns a model under one of its names.
 fn shown(app: &App, slot: &Slot, name: &str) -> Value {
     json!({
         "id": name,

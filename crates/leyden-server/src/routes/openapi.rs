@@ -1,4 +1,4 @@
-//! `/openapi.json`: this interface, described.
+//! `/openapi.json`: the OpenAPI document of this API.
 
 use crate::app::App;
 use crate::body::Reply;

@@ -1,6 +1,6 @@
-//! The web page: chat at `/`, the interface's description at `/docs`, and their files.
+//! The web page: chat at `/`, the API's description at `/docs`, and their files.
 //!
-//! `web/` of the repository has its source; what `npm run build` makes of it is embedded here, so the page needs no
+//! The source is in `web/` of the repository; the output of `npm run build` is embedded here, so the page needs no
 //! other server and no network.
 
 use crate::app::App;
@@ -20,7 +20,7 @@ static STYLE: &[u8] = include_bytes!("../../web/assets/app.css");
 static PDF: &[u8] = include_bytes!("../../web/assets/pdf.js");
 static PDF_WORKER: &[u8] = include_bytes!("../../web/assets/pdf.worker.js");
 
-/// The page connects to its server alone, and no other site can show it in a frame.
+/// The page may only connect to its own server, and no other site can embed it in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -47,7 +47,7 @@ pub(super) async fn pdf_worker(_: Arc<App>, _: Call) -> Result<Response<Reply>, 
 fn file(bytes: &'static [u8], kind: &'static str) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(Bytes::from_static(bytes)));
     let headers = response.headers_mut();
-    // Names stay the same from version to version.
+    // File names are the same in all versions.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));

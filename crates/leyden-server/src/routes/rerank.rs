@@ -1,5 +1,5 @@
-//! `/v1/rerank`, `/v2/rerank`, `/rerank`: documents in the order in which they answer a question, in the words of Cohere, Jina,
-//! llama-server and vLLM, which agree on most, and of text-embeddings-inference, whose requests have `texts`.
+//! `/v1/rerank`, `/v2/rerank`, `/rerank`: ranks documents by relevance to a query, in the dialects of Cohere, Jina,
+//! llama-server and vLLM, which agree on most fields, and of text-embeddings-inference, whose requests have `texts`.
 
 use crate::app::App;
 use crate::body::Reply;
@@ -14,15 +14,15 @@ use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// What is wanted.
+/// A request that has been read.
 struct Wanted {
     model: Arc<Served>,
     ranking: Ranking,
     raw: bool,
     most: usize,
-    /// The texts, where they are to be returned.
+    /// The texts, if the answer contains them.
     texts: Option<Vec<String>>,
-    /// Whether the answer is text-embeddings-inference's.
+    /// True if the answer has the form of text-embeddings-inference's.
     list: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let (id, name) = (call.entry.id().to_owned(), call.name_of(&model));
     let (scores, usage) = ranking.relevance(app, call, raw).await?;
     let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
-    // Of equal scores the first document comes first.
+    // Documents with equal scores keep their order.
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     ranked.truncate(most);
     let text = |index: usize| texts.as_ref().and_then(|texts| texts.get(index));
@@ -57,7 +57,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(document(StatusCode::OK, &shown))
 }
 
-/// The texts under one of the names, each with its place; those of objects stand in their field `text`.
+/// Returns the texts of a field, each with its path; objects have their text in the field `text`.
 fn texts(name: &str, items: Vec<Value>) -> Result<Vec<Placed>, ApiError> {
     let text = |(i, item): (usize, Value)| match item {
         Value::String(text) => Ok((format!("{name}[{i}]"), text)),
@@ -89,7 +89,7 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
     let truncates = body.has("truncate") || body.has("truncate_prompt_tokens");
     let long = match (body.size("max_tokens_per_doc"), Long::read(&mut body, false)) {
         (Some(tokens), _) => LongDocument::Begin(tokens),
-        // text-embeddings-inference refuses what does not fit.
+        // text-embeddings-inference refuses texts that are too long.
         (None, long) if list || truncates => LongDocument::AsText(long),
         (None, _) => LongDocument::InParts,
     };

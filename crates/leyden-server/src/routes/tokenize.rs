@@ -46,14 +46,14 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(pieces.document(&shown))
 }
 
-/// The form of an answer, and whether it has the texts of tokens.
+/// Form of an answer, and a flag for the texts of tokens.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Vllm { texts: bool },
     LlamaServer { texts: bool },
 }
 
-/// Writes a token with its text as llama-server does: a text that is not UTF-8 is a list of bytes.
+/// Writes a token with its text as in llama-server: a text that is not UTF-8 is a list of bytes.
 fn piece(model: &Served, id: u32, out: &mut Vec<u8>) {
     let bytes = model.tokenizer.token_bytes(id).unwrap_or_default();
     let piece = std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), Value::from);
@@ -78,7 +78,7 @@ fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, Form), ApiErro
     let extent = Extent::of_body(call);
     let tokens = match (body.text("prompt"), body.has("messages")) {
         (Some(text), false) => of_text(&model, extent, &text, special)?,
-        // As a chat is read.
+        // Conversations are read as those of a chat.
         (None, true) => {
             let older = older::rewrite(&mut body)?;
             let read = inference::conversation(app, call, &model, extent, &mut body);

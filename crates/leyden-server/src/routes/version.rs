@@ -1,4 +1,4 @@
-//! `/version`: which program answers.
+//! `/version`: name and version of the program.
 
 use crate::app::App;
 use crate::body::Reply;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// The storyteller with two adapters: one that all requests get, one with a name.
+/// Returns the storyteller with two adapters: one for all requests, one with a name.
 fn adapted() -> Model {
     let folder = tempfile::tempdir().unwrap();
     let model = model(worker_options());
@@ -52,9 +52,9 @@ fn requests_say_which_adapters_they_are_computed_with() {
         assert_eq!(said(&app, json!({ "lora": [] })).await, plain);
         assert_eq!(said(&app, json!({ "lora": lora([0.5, 0.0]) })).await, default);
         assert_eq!(said(&app, json!({ "lora": lora([0.5, 1.0]) })).await, named);
-        // What a request says of adapters goes before the name.
+        // Scales in the request override those of the name.
         assert_eq!(said(&app, json!({ "model": "pirate", "lora": lora([0.5, 0.0]) })).await, default);
-        // All at the same time, and again from the cache.
+        // All concurrently, and again with prefixes from the cache.
         for _ in 0..2 {
             let bodies = [json!({ "lora": [] }), json!({}), json!({ "model": "pirate" })];
             let [a, b, c] = bodies.map(|body| said(&app, body));
@@ -64,7 +64,7 @@ fn requests_say_which_adapters_they_are_computed_with() {
         let (status, error) =
             post(&app, COMPLETIONS, json!({ "prompt": "x", "lora": [{ "id": 2, "scale": 1 }] })).await;
         assert_eq!((status, &error["error"]["param"]), (404, &json!("lora[0].id")));
-        // Of an id that stands twice the last scale counts.
+        // For a repeated id the last scale counts.
         let twice = json!([{ "id": 0, "scale": 3 }, { "id": 0, "scale": 0.5 }]);
         assert_eq!(said(&app, json!({ "lora": twice })).await, default);
         let chat =
@@ -75,7 +75,7 @@ fn requests_say_which_adapters_they_are_computed_with() {
         let (base, pirate) =
             tokio::join!(vector(json!({ "input": "x" })), vector(json!({ "input": "x", "model": "pirate" })));
         assert_ne!(base["data"], pirate["data"]);
-        // The answer calls the model what the request calls it.
+        // The model's name in the answer is that of the request.
         assert_eq!((&base["model"], &pirate["model"]), (&json!("storyteller"), &json!("pirate")));
         let chat = |model: &str| {
             json!({ "model": model, "max_tokens": 1, "stream": false, "input": "x",
@@ -136,7 +136,7 @@ fn named_adapters_are_models() {
         assert_eq!(find("pirate")["parent"], json!("storyteller"));
         assert_eq!(find("storyteller")["parent"], Value::Null);
         assert_eq!(get(&app, "/v1/models/pirate").await.0, 200);
-        // Without any there is nothing to list or to set.
+        // Without adapters the list is empty, and no scale can be set.
         let plain = self::app(vec![model(worker_options())]);
         assert_eq!(get(&plain, "/lora-adapters").await, (200, "[]".to_owned()));
         assert_eq!(post(&plain, "/lora-adapters", json!([])).await.0, 200);
@@ -146,14 +146,14 @@ fn named_adapters_are_models() {
     });
 }
 
-/// The same whose adapter has another name.
+/// Returns the same model with another name of the adapter.
 fn other() -> Model {
     let mut model = adapted();
     model.adapters[1].name = Some("b-pirate".to_owned());
     model
 }
 
-/// The scales are those of all keys, so an administrator sets them; others do not see the folders of the server.
+/// The scales apply to all keys, so only an administrator may set them; other keys do not see the server's paths.
 #[test]
 fn keys_without_the_scope_admin_neither_set_scales_nor_see_paths() {
     run(async {

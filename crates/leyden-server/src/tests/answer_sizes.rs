@@ -7,8 +7,8 @@ use hyper::header::{AUTHORIZATION, CONTENT_LENGTH};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// For each endpoint with answers of any size, a request whose answer could be larger than 64 KiB, and the change that makes it
-/// small.
+/// Returns for each endpoint with unbounded answers a request whose answer could exceed 64 KiB, and the change that
+/// makes it small.
 fn requests() -> Vec<(&'static str, Value, Value)> {
     let texts = vec!["Once upon a time there was a little wolf"; 40];
     let few = json!(["Once upon a time"]);
@@ -93,7 +93,7 @@ fn answers_that_can_be_too_large_are_refused_before_they_are_computed() {
     });
 }
 
-/// A large document is written while it is taken, so its length is not known; what it says is what a small one says.
+/// A large document is written while it is sent, so its length is unknown; its content is that of a small one.
 #[test]
 fn large_documents_are_sent_in_pieces() {
     run(async {
@@ -110,7 +110,7 @@ fn large_documents_are_sent_in_pieces() {
     });
 }
 
-/// The memory of answers that a key does not read is that key's.
+/// Memory for unread answers is charged to the key.
 #[test]
 fn unread_answers_of_a_key_leave_room_for_others() {
     run(async {

@@ -1,4 +1,4 @@
-//! What answers say.
+//! The content of answers.
 
 use super::{CHAT, COMPLETIONS, EMBEDDINGS, Lines, app, ask, get, model, post, run, story, worker_options};
 use crate::app::App;
@@ -34,7 +34,7 @@ fn a_seed_gives_the_same_text_and_no_seed_names_its_own() {
     });
 }
 
-/// Alone, in a company of 32, from the cache: the same tokens.
+/// The tokens are the same alone, in a batch of 32, and with a prefix from the cache.
 #[test]
 fn company_and_cache_change_nothing() {
     run(async {
@@ -43,7 +43,7 @@ fn company_and_cache_change_nothing() {
         let mut wanted = Vec::new();
         for i in 0..32 {
             let mut request = story(i, tokens);
-            // Nothing is shared with those before.
+            // The salt prevents hits of the prefix cache.
             request["cache_salt"] = i.to_string().into();
             wanted.push(text(&ask(&lonely, COMPLETIONS, request).await, 0).to_owned());
         }
@@ -79,7 +79,7 @@ fn choices_differ_and_prompts_come_in_order() {
         let texts: Vec<&str> = (0..3).map(|i| text(&three, i)).collect();
         assert!(texts[0] != texts[1] && texts[1] != texts[2], "{texts:?}");
         assert_eq!(three["usage"]["completion_tokens"], 24);
-        // The first choice is what a request for one gets.
+        // The first choice equals the answer to a request for one choice.
         assert_eq!(texts[0], text(&ask(&app, COMPLETIONS, story(1, 8)).await, 0));
         request["prompt"] = json!(["The king", "The queen"]);
         request["n"] = 2.into();
@@ -140,7 +140,7 @@ fn logarithmic_probabilities_are_those_of_the_model() {
         let mut bytes = Vec::new();
         for token in &content {
             let top = token["top_logprobs"].as_array().unwrap();
-            // Without temperature the best token is the one.
+            // Without temperature the most likely token is chosen.
             assert_eq!(
                 (top.len(), &top[0]["token"], &top[0]["logprob"]),
                 (3, &token["token"], &token["logprob"])
@@ -151,7 +151,7 @@ fn logarithmic_probabilities_are_those_of_the_model() {
         }
         let said = answer["choices"][0]["message"]["content"].as_str().unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap().trim_start(), said.trim_start());
-        // The sampler's steps and a bias do not show in them.
+        // Sampling steps and a bias do not change the log probabilities.
         let mut hot = request;
         hot["top_k"] = 1.into();
         hot["temperature"] = 2.into();
@@ -232,7 +232,7 @@ fn embeddings_have_length_one_and_do_not_depend_on_company() {
         let packed = ask(&app, path, json!({ "input": [[5, 6], [7]], "encoding_format": "base64" })).await;
         assert_eq!(packed["data"][1]["embedding"].as_str().unwrap().len(), (of(0).len() * 4).div_ceil(3) * 4);
         assert_eq!(packed["usage"]["prompt_tokens"], 3);
-        // The first numbers of a vector make a shorter one.
+        // The first components of a vector form the shortened vector.
         let short = json!({ "input": "The fox ran into the wood.", "dimensions": 4 });
         let (short, whole) = (vector(&ask(&app, path, short).await, 0), vector(&alone, 0));
         assert!(short.len() == 4 && (dot(&short, &short) - 1.0).abs() < 1e-5);
@@ -253,7 +253,7 @@ fn vectors_do_not_depend_on_how_a_text_is_cut() {
                 let log = Log::new(LogFormat::Json, Box::new(Lines::default())).unwrap();
                 let model = Model { pooling, ..model(worker) };
                 let app = App::start(vec![model], ServerOptions::default(), log).unwrap();
-                // The second time parts of it could come from the cache.
+                // The second time parts of it could come from the prefix cache.
                 let first = ask(&app, "/v1/embeddings", input.clone()).await["data"].clone();
                 assert_eq!(first, ask(&app, "/v1/embeddings", input.clone()).await["data"]);
                 first
@@ -305,7 +305,7 @@ fn max_tokens_are_clipped_to_the_context_and_prompts_are_not() {
             assert_eq!((status, &error["error"]["code"]), (400, &json!("context_length_exceeded")));
             assert_eq!(error["error"]["param"], "prompt");
         }
-        // In the words by which clients know it.
+        // The error has the name that clients know.
         let chat = json!({ "messages": [{ "role": "user", "content": "hi ".repeat(2000) }] });
         let embedding = json!({ "input": [vec![5; 3], vec![5; 600]] });
         for (path, body, what) in [

@@ -1,4 +1,4 @@
-//! Conversations in the place of texts, at the endpoints that vLLM has them at.
+//! Conversations in place of texts, at the endpoints where vLLM accepts them.
 
 use super::tools::{THINKS, app_of};
 use super::{EMBEDDINGS, app, ask, post, run};
@@ -11,19 +11,19 @@ fn messages_are_one_text() {
             { "role": "system", "content": "A tale." },
             { "role": "user", "content": [{ "type": "text", "text": "Once" }, { "type": "text", "text": "upon" }] },
         ]);
-        // Without a template they are its lines.
+        // Without a template the text consists of the messages' lines.
         let lines = json!({ "input": "A tale.\nOnce\nupon" });
         let plain = app();
         let wanted = ask(&plain, EMBEDDINGS, lines.clone()).await;
         assert_eq!(ask(&plain, EMBEDDINGS, json!({ "messages": messages })).await["data"], wanted["data"]);
-        // With one they are what it writes, without the beginning of an answer unless that is wanted.
+        // With a template the text is its output, without the beginning of an answer unless requested.
         let app = app_of(THINKS);
         let rendered =
             ask(&app, "/apply-template", json!({ "messages": messages, "add_generation_prompt": false }))
                 .await;
         let wanted = ask(&app, EMBEDDINGS, json!({ "input": rendered["prompt"] })).await;
         assert_eq!(ask(&app, EMBEDDINGS, json!({ "messages": messages })).await["data"], wanted["data"]);
-        // A list of conversations is a list of texts.
+        // A list of conversations counts as a list of texts.
         let other = json!([{ "role": "user", "content": "Twice" }]);
         let both = ask(&app, EMBEDDINGS, json!({ "messages": [other, messages] })).await;
         assert_eq!(

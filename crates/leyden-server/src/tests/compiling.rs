@@ -1,4 +1,4 @@
-//! Grammars that are being compiled hold up nobody but those who wait for a grammar.
+//! Compilation of grammars only delays requests that need a grammar.
 
 use super::{CHAT, COMPLETIONS, app, ask, at_rest, emulated, events, post, run, story, until};
 use crate::turns::{Kind, Turns};
@@ -16,7 +16,7 @@ fn with_grammar(kind: &str, value: &str) -> Value {
     })
 }
 
-/// However long compiling takes: here as long as the test wants.
+/// The test itself decides how long compilation takes.
 #[test]
 fn grammars_that_wait_for_their_turn_hold_nobody_up() {
     run(async {
@@ -46,7 +46,7 @@ fn grammars_that_wait_for_their_turn_hold_nobody_up() {
     });
 }
 
-/// Grammars that are as hard as the limits let them be, one after the other, as long as a stream goes on.
+/// Compiles grammars at the limit of complexity, one after the other, during a stream.
 #[test]
 fn a_stream_goes_on_beside_hard_grammars() {
     run(async {
@@ -108,7 +108,7 @@ fn keys_take_turns() {
                     });
                 }
                 until("they wait", || turns.waiting(KeyId(key)) == many).await;
-                // The first of the key stands in the line of all.
+                // The first request of the key waits in the queue of all keys.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             drop(held);
@@ -140,7 +140,7 @@ fn waiting_for_a_turn_has_its_limits() {
             refused += 1;
         }
         assert_eq!(turns.waiting(key), 128);
-        // Whoever goes away waits no more.
+        // Requests of disconnected clients wait no more.
         all.shutdown().await;
         assert_eq!(turns.waiting(key), 0);
         drop(held);

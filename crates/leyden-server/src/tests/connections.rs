@@ -1,4 +1,4 @@
-//! Sockets: what clients do wrong, by accident or not, costs them their connection and nobody else anything.
+//! Sockets: faulty clients lose their own connection, and do not affect others.
 
 use super::{COMPLETIONS, at_rest, emulated, patience, run, start, story, until, worker_options};
 use crate::app::App;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 struct Server {
     app: Arc<App>,
     address: SocketAddr,
-    /// A signal to end for each message.
+    /// Sends a shutdown signal for each message.
     stop: UnboundedSender<Signal>,
     task: JoinHandle<()>,
 }
@@ -54,7 +54,7 @@ impl Server {
         rest(&mut stream).await
     }
 
-    /// The text of a story, through the socket.
+    /// Returns the text of a story, requested through the socket.
     async fn story(&self, i: usize, tokens: usize) -> Value {
         let answer = self.exchange(&post(&story(i, tokens), "connection: close\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -173,7 +173,7 @@ fn bad_requests_are_answered_or_cut_off() {
     });
 }
 
-/// Where two servers could see two requests, this one sees none.
+/// A request that two servers could parse differently is refused, and nothing after it is parsed.
 #[test]
 fn a_request_with_two_ends_is_refused_and_nothing_behind_it_is_read() {
     run(async {
@@ -202,7 +202,7 @@ fn a_request_with_two_ends_is_refused_and_nothing_behind_it_is_read() {
     });
 }
 
-/// A client that sends everything before it reads gets to read why it was refused.
+/// A client that sends everything before it reads can still read the reason of a refusal.
 #[test]
 fn who_is_refused_early_still_hears_it() {
     run(async {
@@ -223,14 +223,14 @@ fn who_is_refused_early_still_hears_it() {
     });
 }
 
-/// However many bodies there are that never come, health and metrics are answered, and so are requests.
+/// With any number of incomplete bodies, health, metrics and requests are answered.
 #[test]
 fn slow_bodies_make_way() {
     run(async {
         let limits = Limits { connections: 32, connections_per_peer: 16, ..Limits::default() };
         let server = server(limits, Duration::from_secs(30)).await;
         let wanted = server.story(1, 4).await;
-        // A slow body is given up after fifteen seconds at the earliest: who is answered before did not wait for that.
+        // A slow body is given up after fifteen seconds at the earliest: earlier answers did not wait for that.
         let before = Duration::from_secs(10);
         let head = format!(
             "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n{{"
@@ -238,7 +238,7 @@ fn slow_bodies_make_way() {
         let mut slow = Vec::new();
         for i in 0..80 {
             let mut stream = server.connect().await;
-            // Every fourth says nothing at all.
+            // Every fourth connection sends nothing at all.
             if i % 4 > 0 {
                 let _ = stream.write_all(head.as_bytes()).await;
             }
@@ -251,7 +251,7 @@ fn slow_bodies_make_way() {
             assert_eq!(status(&answer), "200", "{path}: {answer}");
         }
         assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
-        // Another address is not even told to wait.
+        // A connection from another address is not even told to retry.
         let other = tokio::net::TcpSocket::new_v4().unwrap();
         other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
         let mut other = other.connect(server.address).await.unwrap();
@@ -259,7 +259,7 @@ fn slow_bodies_make_way() {
         other.write_all(&post(&story(1, 4), "connection: close\r\n")).await.unwrap();
         assert_eq!(status(&rest(&mut other).await), "200");
         assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
-        // The same address may be asked to try again in a second.
+        // The same address may be told to retry in a second.
         let answer = loop {
             let answer = server.exchange(&post(&story(1, 4), "connection: close\r\n")).await;
             if status(&answer) != "503" {
@@ -298,10 +298,10 @@ fn a_body_has_a_least_pace_and_a_deadline() {
             }
             String::from_utf8_lossy(&answer).into_owned()
         };
-        // Pauses are short, but it is a byte at a time.
+        // The pauses are short, but each sends only one byte.
         let stall = Duration::from_millis(400);
         let slow = body(Limits { body_stall: stall, ..Limits::default() }, 50, 1);
-        // A pace that is enough, and a deadline all the same.
+        // The rate is sufficient, but the deadline passes.
         let long = body(Limits { body_time: stall, ..Limits::default() }, 50, 2000);
         let (slow, long) = tokio::join!(slow, long);
         assert_eq!((status(&slow), status(&long)), ("408", "408"), "{slow} {long}");
@@ -318,7 +318,7 @@ fn slow_clients_are_cut_off() {
             ..Limits::default()
         };
         let server = server(limits, Duration::from_secs(30)).await;
-        // One byte of a head in a while, however small the pauses are.
+        // The head arrives slowly, byte by byte.
         let dribble = async {
             let mut stream = server.connect().await;
             for byte in b"GET /health HTTP/1.1\r\nhost: x\r\nx-long: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy".iter().cycle() {
@@ -328,16 +328,16 @@ fn slow_clients_are_cut_off() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        // Nothing at all.
+        // The connection sends nothing at all.
         let silent = async { rest(&mut server.connect().await).await };
-        // A body that never comes.
+        // The body never comes.
         let hollow = async {
             let head = format!(
                 "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n{{"
             );
             server.exchange(head.as_bytes()).await
         };
-        // A second request that never comes.
+        // A second request never comes.
         let idle = async { server.exchange(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").await };
         let ((), silent, hollow, idle) = tokio::join!(dribble, silent, hollow, idle);
         assert_eq!(silent, "");
@@ -353,7 +353,7 @@ fn who_reads_a_byte_now_and_then_is_cut_off() {
         let limits = Limits { write_stall: Duration::from_millis(300), ..Limits::default() };
         let server = server(limits, Duration::from_secs(30)).await;
         let mut stream = server.connect().await;
-        // More than the system keeps on its way.
+        // More than the system buffers.
         let asks = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2000);
         let (mut read, mut write) = stream.split();
         let read = async {
@@ -380,11 +380,11 @@ fn connections_beyond_the_limit_wait() {
         for _ in 0..10 {
             idle.push(server.connect().await);
         }
-        // Those that do nothing make way.
+        // Idle connections are closed for new ones.
         server.story(1, 4).await;
         assert!(server.app.http.connections_total.get() > 4 && server.app.http.connections.get() <= 4);
         drop(idle);
-        // Those that are answered do not.
+        // Connections with a running answer are not.
         let mut body = story(2, 400);
         body["stream"] = true.into();
         let mut busy = Vec::new();
@@ -401,11 +401,11 @@ fn connections_beyond_the_limit_wait() {
     });
 }
 
-/// Who waits for a seat and goes leaves the place to others at once, though nobody has read what was sent.
+/// A client that disconnects while it waits for a seat frees its place at once, though its data were not read.
 #[test]
 fn clients_that_are_gone_hold_no_place_in_the_queue() {
     run(async {
-        // Sixteen may be silent without a seat, and four of an address wait with a request.
+        // Sixteen connections may be silent without a seat, and four of an address wait with a request.
         let limits = Limits { connections: 8, connections_per_peer: 8, ..Limits::default() };
         let server = server(limits, Duration::from_secs(30)).await;
         let mut body = story(2, 480);
@@ -423,7 +423,7 @@ fn clients_that_are_gone_hold_no_place_in_the_queue() {
             stream.write_all(&post(&story(1, 4), "")).await.unwrap();
             busy.push(stream);
         }
-        // Whether one more is told to come again; else it waits, and goes.
+        // Returns true if one more request is told to retry; otherwise it waits, and disconnects.
         let refused = async || {
             let request = post(&story(1, 4), "connection: close\r\n");
             let answer = timeout(Duration::from_millis(300), server.exchange(&request)).await;
@@ -500,7 +500,7 @@ fn a_server_that_closes_lets_running_answers_finish() {
     });
 }
 
-/// First it says that it is not ready and answers as ever.
+/// In the first phase of a shutdown the server reports that it is not ready, and answers as before.
 #[test]
 fn a_server_that_is_told_to_end_is_a_lame_duck_first() {
     run(async {
@@ -525,7 +525,7 @@ fn a_server_that_is_told_to_end_is_a_lame_duck_first() {
     });
 }
 
-/// A person at a terminal waits for answers that are under way, and for nothing else.
+/// After SIGINT the server only waits for running answers.
 #[test]
 fn an_interrupted_server_ends_as_soon_as_nothing_is_answered() {
     run(async {
@@ -548,7 +548,7 @@ fn an_interrupted_server_ends_as_soon_as_nothing_is_answered() {
         let server = server_that_ends(Limits::default(), times()).await;
         let mut body = story(2, 400);
         body["stream"] = true.into();
-        // Two answers are under way: one is finished, of the other the client goes.
+        // Two answers are running: one is finished, and the client of the other disconnects.
         let mut running = server.connect().await;
         running.write_all(&post(&body, "")).await.unwrap();
         running.read_exact(&mut [0; 16]).await.unwrap();
@@ -566,20 +566,20 @@ fn an_interrupted_server_ends_as_soon_as_nothing_is_answered() {
     });
 }
 
-/// Then it takes nothing new, finishes what runs, and ends.
+/// In the second phase the server refuses new requests, finishes running ones, and ends.
 #[test]
 fn a_server_that_drains_says_so_until_it_ends() {
     run(async {
         let times =
             Ending { lame_duck: Duration::from_millis(1), drain: Duration::from_secs(600), tell: None };
         let server = server_that_ends(Limits::default(), times).await;
-        // A request whose last byte comes later.
+        // The last byte of this request comes later.
         let request = post(&story(1, 4), "");
         let (last, first) = request.split_last().unwrap();
         let mut running = server.connect().await;
         running.write_all(first).await.unwrap();
         until("it has begun", || server.app.http.connections.get() == 1).await;
-        // Its head must have been read, too.
+        // The server must have read its head by now.
         server.story(1, 4).await;
         server.stop.send(Signal::End).unwrap();
         until("it drains", || server.app.is_closing()).await;

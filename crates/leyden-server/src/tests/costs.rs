@@ -1,4 +1,5 @@
-//! What the choices of a step cost: figures for `docs/constrained.md`, which nothing depends on.
+//! Measures the cost of grammar masks and sampling in a step, for the figures in `docs/constrained.md`; no test depends
+//! on it.
 
 use leyden_constrain::{Constraint, Grammar, Vocabulary};
 use leyden_engine::sample::{Sampler, SamplingParams, TokenSet};

@@ -1,4 +1,4 @@
-//! Values that requests get where they name none, in every dialect.
+//! Default values of request fields, in every dialect.
 
 use super::{ask, model, post, run, worker_options};
 use crate::app::App;
@@ -62,7 +62,7 @@ fn the_defaults_of_a_model_hold_in_every_dialect() {
         for path in ["/v1/messages/count_tokens", "/v1/chat/completions/input_tokens"] {
             assert_eq!(ask(&app, path, counted.clone()).await["input_tokens"], count, "{path}");
         }
-        // A request has the last word.
+        // A value in the request overrides the default.
         let said = ask(&app, "/v1/messages", counted).await;
         assert_eq!((&said["usage"]["input_tokens"], &said["usage"]["output_tokens"]), (&count, &json!(5)));
         let said = ask(&app, "/v1/completions", json!({ "prompt": "Once", "max_tokens": 4 })).await;

@@ -1,4 +1,4 @@
-//! What only some dialects have; their official clients are asked in `leyden-cli/tests/cli`.
+//! Features of single dialects; their official clients are tested in `leyden-cli/tests/cli`.
 
 use super::tools::{THINKS, app_of};
 use super::{COMPLETIONS, app, ask, get, post, request, run, whole};
@@ -6,7 +6,7 @@ use crate::app::App;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The documents of a stream: those of events, or lines.
+/// Returns the documents of a stream of events or lines.
 async fn stream(app: &Arc<App>, path: &str, mut body: Value) -> Vec<Value> {
     body["stream"] = true.into();
     let response = app.respond(request("POST", path, &body.to_string())).await;
@@ -60,7 +60,7 @@ fn llama_servers_completions_go_on_as_others_do() {
         let joined: String = pieces.iter().map(|piece| piece["content"].as_str().unwrap()).collect();
         assert_eq!((joined.as_str(), &pieces.last().unwrap()["stop"]), (text, &json!(true)));
         assert!(pieces.iter().rev().skip(1).all(|piece| piece["stop"] == false));
-        // A stop text is named, and left out.
+        // The stop string is reported, and removed from the text.
         let word = text.split(' ').nth(4).unwrap();
         let answer =
             ask(&app, "/completion", with(json!({ "n_predict": 40, "stop": ["zebra", word] }))).await;
@@ -100,7 +100,7 @@ fn llama_server_tells_of_itself() {
 #[test]
 fn reasoning_is_told_in_the_words_of_each_dialect() {
     run(async {
-        // The template opens it where it is asked for, and the storyteller does not end it.
+        // The template opens the reasoning if it is requested, and the storyteller does not end it.
         let app = app_of(THINKS);
         let messages = json!([{ "role": "user", "content": "What now?" }]);
         let chat =
@@ -138,7 +138,7 @@ fn reasoning_is_told_in_the_words_of_each_dialect() {
         assert_eq!(last["content"], answer["output"][0]["content"]);
         let told = events.iter().filter(|event| event["type"] == "response.reasoning_text.delta");
         assert_eq!(told.map(|event| event["delta"].as_str().unwrap()).collect::<String>(), thoughts);
-        // And goes back to the model with the answer that it led to.
+        // The reasoning is sent back to the model with its answer.
         let next =
             json!({ "input": "And then?", "max_output_tokens": 2, "previous_response_id": answer["id"] });
         let next = ask(&app, "/v1/responses", next).await;
@@ -174,7 +174,7 @@ fn calls_in_ollamas_lines_are_whole() {
     });
 }
 
-/// As `curl -d` sends them, and litellm.
+/// Bodies without a content type that says JSON, as `curl -d` and litellm send them.
 #[test]
 fn ollamas_bodies_need_not_say_what_they_are() {
     run(async {
@@ -190,7 +190,7 @@ fn ollamas_bodies_need_not_say_what_they_are() {
         };
         assert_eq!(ask("/api/chat", None).await, 200);
         assert_eq!(ask("/api/chat", Some("http://localhost:3000")).await, 200);
-        // A page of anybody's could send these without asking first.
+        // Any web page could send these without a CORS preflight.
         assert_eq!(ask("/api/chat", Some("https://evil.example")).await, 415);
         assert_eq!(ask("/v1/messages", None).await, 415);
     });

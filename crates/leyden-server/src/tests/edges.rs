@@ -1,10 +1,10 @@
-//! Every field at its edges: inside it is taken, outside it is refused by name.
+//! Edge values of every field: those within the limits are accepted, those outside are refused with the field's name.
 
 use super::{CHAT, COMPLETIONS, app, get, post, request, run, send, start, until, whole, worker_options};
 use crate::ServerOptions;
 use serde_json::{Map, Value, json};
 
-/// A field, values that are taken, values that are not.
+/// A field, values that are accepted, values that are refused.
 type Case = (&'static str, Vec<Value>, Vec<Value>);
 
 fn numbers(name: &'static str, low: f64, high: f64) -> Case {
@@ -91,7 +91,7 @@ fn shared() -> Vec<Case> {
         flag("stream"),
         flag("ignore_eos"),
         flag("include_stop_str_in_output"),
-        // More than the most tokens are no sense.
+        // A minimum above the maximum is refused.
         ("min_tokens", vec![json!(0), json!(1)], vec![json!(2), json!(-1), json!("1"), json!(1.5)]),
         (
             "stop_token_ids",
@@ -357,7 +357,7 @@ fn fields_of_other_servers_are_taken_and_unknown_ones_told() {
         };
         let plain = ask(&json!({})).await;
         assert_eq!((plain.0, &plain.1), (200, &None));
-        // What says nothing about the answer, and other names for what is said already.
+        // Fields without effect on the answer, and other names of fields.
         for more in [
             json!({ "cache_prompt": true, "timings_per_token": true, "keep_alive": "5m", "reasoning_format": "auto",
                 "store": true, "user": "x", "metadata": {}, "service_tier": "flex", "verbosity": "low", "ttl": 60 }),
@@ -373,9 +373,9 @@ fn fields_of_other_servers_are_taken_and_unknown_ones_told() {
         assert_eq!(digits(json!({ "guided_json": "{\"const\": 7}" })).await, "7");
         assert_eq!(digits(json!({ "guided_grammar": "root ::= \"7\"" })).await, "7");
         assert_eq!(digits(json!({ "structured_outputs": { "choice": ["7"] } })).await, "7");
-        // The context is full at last.
+        // The answer ends when the context is full.
         assert_eq!(ask(&json!({ "max_tokens": -1 })).await.0, 200);
-        // What nobody knows is told, in the log too.
+        // Unknown fields are reported, in the log too.
         let odd = json!({ "unheard": 1, "of é\n": {}, "messages": [{ "role": "user", "content": "Once", "mood": "x" }] });
         let (status, ignored, answer) = ask(&odd).await;
         assert_eq!((status, answer), (200, plain.2));
@@ -388,7 +388,7 @@ fn fields_of_other_servers_are_taken_and_unknown_ones_told() {
     });
 }
 
-/// A value that a schema allows, as small as can be.
+/// Returns the smallest value that a schema allows.
 fn least(schema: &Value) -> Value {
     if let Some(branches) = schema["anyOf"].as_array() {
         return least(&branches[0]);
@@ -413,10 +413,10 @@ fn least(schema: &Value) -> Value {
     }
 }
 
-/// Values just outside a schema, and some of other types.
+/// Returns values just outside a schema, and some of other types.
 fn outside(schema: &Value) -> Vec<Value> {
     if let Some(branches) = schema["anyOf"].as_array() {
-        // What is outside all of them is outside one; of two kinds it is hard to say.
+        // A value outside all branches is outside each of them; several branches besides `null` are skipped.
         let real: Vec<&Value> = branches.iter().filter(|branch| branch["type"] != "null").collect();
         return if let [one] = real[..] { outside(one) } else { Vec::new() };
     }
@@ -450,21 +450,21 @@ fn outside(schema: &Value) -> Vec<Value> {
     }
 }
 
-/// Whatever the dialect, and without a list to be kept: what the document says of a field is what is enforced.
+/// In every dialect the schema of the document is what is enforced; no list of fields is needed.
 #[test]
 fn every_route_refuses_what_its_document_does_not_allow() {
     run(async {
         let app = app();
         let mut done = 0;
         for (path, schema) in crate::openapi::bodies(crate::routes::ROUTES, &app) {
-            // It takes another method than the others that have a body.
+            // Its method differs from that of the other routes with a body.
             if path == "/api/delete" {
                 continue;
             }
             let base = least(&schema);
             let mut fields: Vec<(Vec<&str>, &Value)> = Vec::new();
             let Some(properties) = schema["properties"].as_object() else {
-                // A list, whose items have the fields.
+                // A list whose items have the fields.
                 for body in outside(&schema)
                     .into_iter()
                     .chain(outside(&schema["items"]).into_iter().map(|item| json!([item])))
@@ -494,7 +494,7 @@ fn every_route_refuses_what_its_document_does_not_allow() {
                     let shown: String = format!("{path} {names:?}={value}").chars().take(120).collect();
                     let error = &answer["error"];
                     let message = error["message"].as_str().or(error.as_str()).unwrap_or_default();
-                    // A model that nobody knows is no malformed request.
+                    // An unknown model is no malformed request.
                     let wanted =
                         if names[0] == "model" && value.is_string() { &[400, 404][..] } else { &[400] };
                     assert!(wanted.contains(&status), "{shown}: {answer}");

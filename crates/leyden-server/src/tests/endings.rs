@@ -1,4 +1,4 @@
-//! How answers end, and what a client gets of them.
+//! Ends of answers, and the content that the client gets.
 
 use super::tools::{THINKS, app_of, chat};
 use super::{CHAT, COMPLETIONS, app, ask, events, post, run, story};
@@ -15,7 +15,7 @@ fn with(mut body: Value, more: Value) -> Value {
     body
 }
 
-/// Ids of tokens that are no characters of their own.
+/// Returns the ids of tokens that are not valid UTF-8.
 fn pieces_of_characters(app: &App) -> Vec<u32> {
     let t = app.models.served()[0].tokenizer.clone();
     let is_piece = |id: &u32| t.token_bytes(*id).is_some_and(|b| std::str::from_utf8(b).is_err());
@@ -87,7 +87,7 @@ fn the_prompt_is_not_what_the_model_repeats() {
         for penalty in ["presence_penalty", "frequency_penalty"] {
             let got = ask(&app, COMPLETIONS, with(body.clone(), json!({ penalty: 2 }))).await;
             assert_eq!(text(&got), text(&free), "{penalty}");
-            // All of what it wrote is: no token comes twice.
+            // The penalty applies to all generated tokens: none is repeated.
             let more = json!({ penalty: 2, "max_tokens": 60, "ignore_eos": true, "logprobs": 0, "repeat_penalty": 1 });
             let got = ask(&app, COMPLETIONS, with(body.clone(), more)).await;
             let plain = json!({ "max_tokens": 60, "ignore_eos": true, "logprobs": 0 });
@@ -101,7 +101,7 @@ fn the_prompt_is_not_what_the_model_repeats() {
             };
             assert!(different(&got) > different(&plain), "{penalty}");
         }
-        // A repetition penalty sees the prompt.
+        // A repetition penalty applies to the prompt, too.
         let hard = ask(&app, COMPLETIONS, with(body, json!({ "repetition_penalty": 100 }))).await;
         assert_ne!(text(&hard), text(&free));
     });
@@ -113,7 +113,7 @@ fn tokens_end_answers_and_the_least_tokens_keep_them_going() {
         let app = app();
         let free = ask(&app, COMPLETIONS, with(story(2, 40), json!({ "logprobs": 0 }))).await;
         let names = free["choices"][0]["logprobs"]["tokens"].as_array().unwrap();
-        // The first token that ends a word, by its id.
+        // The first token at the end of a word, by its id.
         let t = app.models.served()[0].tokenizer.clone();
         let ids: Vec<u32> = names
             .iter()
@@ -138,7 +138,7 @@ fn tokens_end_answers_and_the_least_tokens_keep_them_going() {
         let later = with(stop, json!({ "min_tokens": at + 5 }));
         let later = ask(&app, COMPLETIONS, with(story(2, 40), later)).await;
         assert!(later["usage"]["completion_tokens"].as_u64().unwrap() >= at as u64 + 5, "{later}");
-        // Stop texts before that do nothing, and after it what they do.
+        // Stop strings within the minimum have no effect; after it they have.
         let word = text(&free).split_whitespace().nth(2).unwrap();
         let body = json!({ "stop": word, "min_tokens": 12 });
         let got = ask(&app, COMPLETIONS, with(story(2, 40), body)).await;
@@ -146,7 +146,7 @@ fn tokens_end_answers_and_the_least_tokens_keep_them_going() {
         let body = json!({ "stop": word, "include_stop_str_in_output": true });
         let got = ask(&app, COMPLETIONS, with(story(2, 40), body)).await;
         assert!(text(&got).ends_with(word), "{got}");
-        // The model's end.
+        // The model's end token.
         let end = t.eos().unwrap();
         let ends = json!({ "prompt": "Once", "max_tokens": 9, "logit_bias": { end.to_string(): 100 } });
         let at_once = ask(&app, COMPLETIONS, ends.clone()).await;
@@ -210,7 +210,7 @@ fn many_choices_and_the_best_of_them() {
     });
 }
 
-/// Stop texts and probabilities are about content: here all is reasoning, and there none.
+/// Stop strings and log probabilities apply to content; here everything is reasoning, and there nothing is.
 #[test]
 fn thoughts_are_not_cut_by_stops() {
     run(async {
@@ -259,7 +259,7 @@ fn calls_that_are_cut_leave_no_marks_and_no_call_that_looks_whole() {
             assert_eq!(choice["finish_reason"], "length", "{answer}");
             assert!(choice["message"]["content"].as_str().is_none_or(str::is_empty), "{answer}");
         }
-        // A stop text within the arguments is part of them.
+        // A stop string within the arguments is part of them.
         let whole = ask(&app, CHAT, long_call(json!({ "parallel_tool_calls": false }))).await;
         let stop = json!({ "parallel_tool_calls": false, "stop": ["\"of\"", "e", " "] });
         let same = ask(&app, CHAT, long_call(stop)).await;
@@ -290,7 +290,7 @@ fn a_call_is_streamed_as_it_is_written() {
             assert_eq!(first["function"], json!({ "name": "find", "arguments": "" }));
             let joined: String = calls.iter().map(|c| c["function"]["arguments"].as_str().unwrap()).collect();
             assert_eq!(joined, call["function"]["arguments"]);
-            // What is not read at once is joined, but the name stands alone.
+            // Unread updates are merged, except for the name.
             assert!(calls.len() > 1, "{calls:?}");
             assert!(calls[1..].iter().all(|c| c.get("id").is_none() && c["function"].get("name").is_none()));
         }

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access by API keys, and fairness among keys.
 
 use super::{COMPLETIONS, Lines, request, run, start, story, whole, worker_options};
 use crate::app::App;
@@ -31,7 +31,7 @@ fn guarded() -> (Arc<App>, Lines) {
     start(worker, ServerOptions { keys: Some(keys()), ..ServerOptions::default() })
 }
 
-/// What a key's stream brings, told as it comes: the key, and how many tokens.
+/// Reads a key's stream, and sends the key and the number of tokens of each event.
 async fn stream_as(
     app: Arc<App>,
     key: &'static str,
@@ -39,7 +39,7 @@ async fn stream_as(
     told: Arc<Mutex<Vec<(&'static str, usize)>>>,
 ) {
     body["stream"] = true.into();
-    // Shows how many tokens a piece has.
+    // With log probabilities each event shows its number of tokens.
     body["logprobs"] = 0.into();
     let mut request = request("POST", COMPLETIONS, &body.to_string());
     request.headers_mut().insert(AUTHORIZATION, format!("Bearer secret of {key}").parse().unwrap());
@@ -81,9 +81,9 @@ fn every_route_asks_for_what_its_row_says() {
         for route in ROUTES {
             let method = route.method.as_str();
             let path = route.path.replace("{model}", "storyteller");
-            // A body that is refused for itself, or an answer that is not kept, shows that the key was accepted.
+            // An error about the body, or about an answer that is not stored, shows that the key was accepted.
             let expect = |allowed: bool, denied: u16| match (allowed, route.has_body()) {
-                // It takes a list.
+                // The body is a list.
                 (true, true) if path == "/lora-adapters" => 200,
                 (true, _) if path.contains("{response_id}") => 404,
                 (true, true) => 400,
@@ -119,7 +119,7 @@ fn every_route_asks_for_what_its_row_says() {
             admin.collect::<Vec<_>>(),
             ["/api/pull", "/api/copy", "/api/create", "/api/delete", "/lora-adapters"]
         );
-        // What there is shows only to those who may ask.
+        // Only callers with access learn which paths exist.
         assert_eq!(as_key(&app, "GET", "/nothing", None, "").await.0, 401);
         assert_eq!(as_key(&app, "GET", "/nothing", Some("ada"), "").await.0, 404);
     });
@@ -149,7 +149,7 @@ fn keys_share_no_cache_and_have_limits() {
     });
 }
 
-/// A key with many requests does not keep another one waiting for all of them.
+/// Many requests of one key do not delay those of another key until all are served.
 #[test]
 fn a_flood_of_one_key_does_not_drown_another() {
     run(async {
@@ -172,8 +172,8 @@ fn a_flood_of_one_key_does_not_drown_another() {
     });
 }
 
-/// A key's one request beside forty of another: it starts at once, and advances in every step.
-/// Work that is no answer of a model counts all the same.
+/// One request of a key beside forty of another key starts at once, and advances in every step. Work beyond generation
+/// counts, too.
 #[test]
 fn all_that_takes_work_counts_as_a_request() {
     let messages = json!([{ "role": "user", "content": "Once" }]);
@@ -220,7 +220,7 @@ fn one_request_has_its_share_beside_a_flood() {
         let first = told.iter().position(|(k, _)| *k == "bob").unwrap();
         let last = told.iter().rposition(|(k, tokens)| *k == "bob" && *tokens > 0).unwrap();
         assert_eq!((of("bob", first, last + 1), of("ada", 0, told.len())), (60, 2400));
-        // The other key's slots bring a token each per step, until the readers' turns come a few more or less.
+        // The other key's slots generate a token each per step; the order of the readers makes a small difference.
         let (before, beside) = (of("ada", came, first), of("ada", first, last));
         eprintln!("{before} tokens before it starts, {beside} beside its 60");
         assert!(before <= 30 * slots, "{before} tokens of the flood before it starts");

@@ -1,4 +1,4 @@
-//! The server in this process, on the storyteller: most tests without a socket, those of connections with one.
+//! The server in this process with the storyteller model: most tests without a socket, those of connections with one.
 
 mod adapters;
 mod answer_sizes;
@@ -67,12 +67,12 @@ fn loaded() -> Loaded {
     LOADED.get_or_init(load).clone()
 }
 
-/// Whether the tests run behind an emulator.
+/// Returns true if the tests run in an emulator.
 fn emulated() -> bool {
     std::env::var_os("LEYDEN_TEST_RUNNER").is_some()
 }
 
-/// A limit that only something that hangs reaches.
+/// Returns a timeout that only a hanging test reaches.
 fn patience() -> Duration {
     Duration::from_secs(if emulated() { 6000 } else { 60 })
 }
@@ -111,7 +111,7 @@ fn model(worker: WorkerOptions) -> Model {
     }
 }
 
-/// What was logged.
+/// The lines that were logged.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -169,7 +169,7 @@ async fn whole(response: Response<Reply>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Sends a body as it is; the status and the document that comes back.
+/// Sends a body unchanged; returns status and document of the response.
 async fn send(app: &Arc<App>, path: &str, body: &str) -> (u16, Value) {
     let response = app.respond(request("POST", path, body)).await;
     let status = response.status().as_u16();
@@ -180,7 +180,7 @@ async fn post(app: &Arc<App>, path: &str, body: Value) -> (u16, Value) {
     send(app, path, &body.to_string()).await
 }
 
-/// The answer to a request that must succeed.
+/// Returns the answer to a request that must succeed.
 async fn ask(app: &Arc<App>, path: &str, body: Value) -> Value {
     let (status, answer) = post(app, path, body).await;
     assert_eq!(status, 200, "{answer}");
@@ -192,7 +192,7 @@ async fn get(app: &Arc<App>, path: &str) -> (u16, String) {
     (response.status().as_u16(), whole(response).await)
 }
 
-/// The events of a stream, the last of which must be `[DONE]` or an error.
+/// Returns the events of a stream, the last of which must be `[DONE]` or an error.
 async fn events(app: &Arc<App>, path: &str, mut body: Value) -> Vec<Value> {
     body["stream"] = true.into();
     let response = app.respond(request("POST", path, &body.to_string())).await;
@@ -208,7 +208,7 @@ async fn events(app: &Arc<App>, path: &str, mut body: Value) -> Vec<Value> {
     events.into_iter().map(|e| serde_json::from_str(e).unwrap()).collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + patience();
     while !is_so() {
@@ -217,18 +217,18 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What the first engine counts.
+/// Returns the metrics of the first engine.
 fn metrics(app: &App) -> Arc<ModelMetrics> {
     Arc::clone(app.models.served()[0].replicas.metrics().next().unwrap())
 }
 
-/// Whether no request is left in the worker and all of the cache is free.
+/// Returns true if the worker has no request left and the KV cache is free.
 fn at_rest(app: &App) -> bool {
     let m = metrics(app);
     m.waiting.get() + m.running.get() + m.kv_blocks_used.get() == 0
 }
 
-/// A request for a story; with a temperature and a seed.
+/// Returns a request for a story, with a temperature and a seed.
 fn story(i: usize, tokens: usize) -> Value {
     json!({
         "prompt": format!("Once upon a time there was a king who had {i} daughters"),

@@ -1,4 +1,4 @@
-//! Names of models in requests and answers, and what Ollama's interface tells of models.
+//! Names of models in requests and answers, and the descriptions of models in Ollama's API.
 
 use super::{CHAT, COMPLETIONS, EMBEDDINGS, Lines, app, ask, get, model, post, run, worker_options};
 use crate::app::App;
@@ -40,7 +40,7 @@ fn a_model_answers_to_every_name_and_by_the_name_that_was_asked_for() {
             ] {
                 let mut body = chat(name);
                 if path == "/v1/responses" {
-                    // Something else there: a stored template.
+                    // Here the field means a stored template.
                     body.as_object_mut().unwrap().shift_remove("prompt");
                 }
                 if path == EMBEDDINGS {
@@ -62,7 +62,7 @@ fn a_model_answers_to_every_name_and_by_the_name_that_was_asked_for() {
         );
         let (status, answer) = post(&app, CHAT, chat("storey")).await;
         assert!(status == 404 && answer.to_string().contains("known names: storyteller, gpt-4o"), "{answer}");
-        // One that a request does not name has its own name in the answer.
+        // Without a name in the request the answer has the model's own name.
         let body = json!({ "prompt": "Once", "max_tokens": 2 });
         assert_eq!(ask(&app, COMPLETIONS, body).await["model"], "storyteller");
     });
@@ -82,7 +82,7 @@ fn models_are_told_as_ollamas_clients_want_them() {
         assert!(used.is_some_and(|used| used > 1_000_000) && used < reserved, "{all}");
         let shown = ask(&app, "/api/show", json!({ "model": "storyteller" })).await;
         assert_eq!(shown["capabilities"], json!(["completion", "tools"]));
-        // No text has no vectors.
+        // Without text there are no vectors.
         for input in [json!([]), json!("")] {
             let answer = ask(&app, "/api/embed", json!({ "model": "storyteller", "input": input })).await;
             assert_eq!((&answer["embeddings"], &answer["model"]), (&json!([]), &json!("storyteller")));
@@ -99,7 +99,7 @@ fn models_are_told_as_ollamas_clients_want_them() {
         assert!((length(new) - 1.0).abs() < 1e-4 && (length(long) - 1.0).abs() > 1e-2);
         let ratio = long[0].as_f64().unwrap() / new[0].as_f64().unwrap();
         assert!((ratio / length(long) - 1.0).abs() < 1e-3, "the same direction");
-        // A model that stays is not unloaded, and does not say so.
+        // A model that stays is not unloaded, and the answer does not claim it.
         let now = json!({ "model": "storyteller", "keep_alive": 0 });
         assert_eq!(ask(&app, "/api/generate", now).await["done_reason"], "load");
     });
@@ -185,7 +185,7 @@ fn media_are_refused_by_what_they_are() {
                 "{path}: {text}"
             );
         }
-        // An empty list is none.
+        // An empty list is accepted.
         let none = json!({ "model": "storyteller", "prompt": "x", "images": [], "stream": false, "options": { "num_predict": 1 } });
         assert_eq!(post(&app, "/api/generate", none).await.0, 200);
     });

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A model of `name` that takes what the storyteller does, and counts how often it is loaded.
+/// Returns the storyteller under another name, with a counter of its loads.
 fn on_demand(name: &str, idle: Option<Duration>, loads: &Arc<AtomicUsize>) -> OnDemand {
     let (given, loads) = (name.to_owned(), Arc::clone(loads));
     OnDemand {
@@ -83,7 +83,7 @@ fn an_idle_model_goes_and_one_in_use_does_not() {
         let lease = app.models.lease(&slot).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(loaded(&app).await, ["a"]);
-        // As Ollama's clients say it: minutes for this one.
+        // `keep_alive` as Ollama's clients send it: minutes for this model.
         lease.keep(Some(Duration::from_secs(600)));
         drop(lease);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -105,7 +105,7 @@ fn an_idle_model_goes_and_one_in_use_does_not() {
         }
         let body = json!({ "model": "a", "prompt": "Once", "keep_alive": "soon" });
         assert_eq!(post(&app, COMPLETIONS, body).await.0, 400);
-        // One that is not there is not loaded to be unloaded.
+        // A model that is not loaded is not loaded only to be unloaded.
         let loads = app.models.counts().0;
         for body in [
             json!({ "model": "a", "keep_alive": "0s" }),
@@ -141,7 +141,7 @@ fn who_cannot_be_loaded_says_so_to_the_client_and_why_to_the_log() {
 fn models_come_and_go_on_the_disk() {
     run(async {
         let (app, loads, _) = app(&["a"], None, 1.5);
-        // One that is in use goes when its last request has ended; its name means the new one at once.
+        // A model in use is unloaded when its last request has ended; its name means the new model at once.
         for round in 0..20 {
             let slot = app.models.find(Some("a")).unwrap();
             let lease = app.models.lease(&slot).await.unwrap();
@@ -154,7 +154,7 @@ fn models_come_and_go_on_the_disk() {
         assert_eq!(loads.load(Ordering::SeqCst), 21);
         app.models.apply(Changed { gone: vec!["a".to_owned()], new: Vec::new() }).unwrap();
         assert_eq!(post(&app, COMPLETIONS, completion("a")).await.0, 404);
-        // Nothing is left of those that went.
+        // No slot of a removed model is left.
         while app.models.places() != (0, 2) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -194,7 +194,7 @@ fn an_unknown_name_and_a_list_look_at_the_disk() {
     });
 }
 
-/// Twenty clients of three models of which only one fits: every request is answered, as it would be alone.
+/// Twenty clients of three models of which only one fits: every request gets the same answer as alone.
 #[test]
 fn twenty_clients_of_models_that_do_not_fit_together_are_all_answered() {
     run(async {

@@ -15,7 +15,7 @@ fn counters_count() {
     run(async {
         let app = app();
         let (_, before) = get(&app, "/metrics").await;
-        // All series are there from the start, so that rates have a beginning.
+        // All series exist from the start, so that rates can be computed from the beginning.
         let model = "{model_name=\"storyteller\"}";
         for name in [
             "vllm:num_requests_waiting",
@@ -179,7 +179,7 @@ fn requests_have_ids_that_tell_nothing() {
         let (b, _) = id(None).await;
         assert!(a.len() == 32 && a[..16] != b[..16] && a[16..] != b[16..], "{a} {b}");
         assert_eq!(id_a, format!("cmpl-{a}"));
-        // A client's own comes back; an answer's id is the server's all the same, so that no two are alike.
+        // The client's request id is returned; the answer's id is still the server's, so that it is unique.
         let (c, id_c) = id(Some("trace-0001.a:b")).await;
         let (d, id_d) = id(Some("trace-0001.a:b")).await;
         assert!(c == "trace-0001.a:b" && c == d && id_c != id_d && !id_c.contains("trace"), "{id_c} {id_d}");
@@ -219,7 +219,7 @@ fn pages_of_named_origins_may_read_answers() {
         assert_eq!(response.headers()["access-control-allow-methods"], "GET, HEAD, OPTIONS");
         let (status, origin, _) = ask("OPTIONS", "https://evil.example", preflight).await;
         assert_eq!((status, origin), (401, None));
-        // Errors can be read, too.
+        // Errors are readable across origins, too.
         let (status, origin, response) = ask("GET", "https://chat.example.org", &[]).await;
         assert_eq!((status, origin.as_deref()), (401, Some("https://chat.example.org")));
         assert_eq!(response.headers()["vary"], "origin");

@@ -53,7 +53,7 @@ fn prompts_are_cut_as_vllm_cuts_them() {
         let begin = text(json!(ids[..10]), json!({})).await;
         let cut = json!({ "truncate_prompt_tokens": 10, "truncation_side": "right" });
         assert_eq!(text(json!(ids), cut).await, begin);
-        // A prompt that is too long loses its beginning, and leaves room to the answer.
+        // A prompt that is too long is truncated at the beginning, and leaves room for the answer.
         let long = "the king ".repeat(2000);
         assert_eq!(post(&app, COMPLETIONS, json!({ "prompt": long, "max_tokens": 5 })).await.0, 400);
         let body =
@@ -63,7 +63,7 @@ fn prompts_are_cut_as_vllm_cuts_them() {
         let messages = json!([{ "role": "user", "content": long }]);
         let body = json!({ "messages": messages, "max_tokens": 5, "truncate_prompt_tokens": 9 });
         assert_eq!(ask(&app, CHAT, body).await["usage"]["prompt_tokens"], 9);
-        // Texts for vectors lose their end.
+        // Texts for embeddings are truncated at the end.
         let body = json!({ "input": long, "truncate_prompt_tokens": 9 });
         assert_eq!(ask(&app, EMBEDDINGS, body).await["usage"]["prompt_tokens"], 9);
     });
@@ -159,7 +159,7 @@ fn bare_paths_answer_as_llama_server_does() {
             assert_eq!(get(&app, path).await.0, 200, "{path}");
         }
         assert_eq!(get(&app, "/models").await.1, get(&app, "/v1/models").await.1);
-        // Vectors in a list, of length 1 or as they are.
+        // Vectors in a list, normalised or not.
         let plain = ask(&app, EMBEDDINGS, json!({ "input": ["Once", "The king"] })).await;
         let plain: Vec<&Value> =
             plain["data"].as_array().unwrap().iter().map(|one| &one["embedding"]).collect();
@@ -180,7 +180,7 @@ fn bare_paths_answer_as_llama_server_does() {
         ] {
             assert_eq!(post(&app, "/embedding", body).await.0, 400);
         }
-        // Tokens of `content` as llama-server tells them, without those at the ends unless they are asked for.
+        // Tokens of `content` as in llama-server, without those for beginning and end unless requested.
         let tokens = ask(&app, "/tokenize", json!({ "content": "Once upon" })).await;
         let whole = ask(&app, "/tokenize", json!({ "content": "Once upon", "add_special": true })).await;
         let ours = ask(&app, "/tokenize", json!({ "prompt": "Once upon" })).await;

@@ -43,7 +43,7 @@ fn base(path: &str) -> Value {
     }
 }
 
-/// Groups of fields that exclude each other.
+/// Groups of mutually exclusive fields.
 const ONE_OF: &[&[&str]] = &[
     &["prompt", "messages", "content", "input"],
     &["texts", "inputs", "documents"],
@@ -109,7 +109,7 @@ fn the_table_is_well_formed() {
         }
         assert!(!line.starts_with('\t') && row.endpoints.iter().all(|path| path.starts_with('/')), "{line}");
     }
-    // Who adds an endpoint of another server says of its fields what becomes of them.
+    // New endpoints of other servers need rows for their fields.
     for route in ROUTES.iter().filter(|route| route.generates) {
         let described = published::rows().iter().any(|row| row.endpoints.contains(&route.path));
         let left = [
@@ -164,7 +164,7 @@ fn null_is_harmless_everywhere() {
         for row in published::rows() {
             for path in &row.endpoints {
                 let mut body = with(&Row { value: Value::Null, ..row.clone() }, path);
-                // What must be there must be there.
+                // Required fields must be present.
                 for (name, value) in base(path).as_object().unwrap() {
                     match (body.get_mut(name), value) {
                         (Some(Value::Object(given)), Value::Object(usual)) => {

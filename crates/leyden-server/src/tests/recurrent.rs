@@ -1,4 +1,4 @@
-//! A chat served by models with recurrent layers: each turn computes what is new.
+//! Chats with recurrent models: each turn only computes its new tokens.
 
 use super::*;
 use leyden_tensor::{Array, DType, GgufWriter, Value as Meta};
@@ -74,8 +74,8 @@ fn start_tiny(name: &str, state_cache: impl Fn(usize) -> usize) -> Arc<App> {
     App::start(vec![served], ServerOptions::default(), log).unwrap()
 }
 
-/// Ten turns of a chat that begins with so many words. Of each: tokens of the prompt, of them cached, of the answer, and the
-/// answer.
+/// Runs ten turns of a chat that begins with this many words. Returns for each turn the number of prompt tokens, how
+/// many of them were cached, the number of generated tokens, and the answer.
 async fn chat(
     app: &Arc<App>,
     words: usize,
@@ -113,7 +113,7 @@ fn each_turn_of_a_chat_computes_what_is_new() {
         for name in ["mamba2", "granitehybrid", "lfm2", "qwen3next", "qwen35"] {
             let app = start_tiny(name, |state| 32 * state);
             let plain = start_tiny(name, |_| 0);
-            // Answers that are tokenised as they were written, and those of random weights, which are not.
+            // Answers whose text is encoded to the same tokens again, and those of random weights, whose text is not.
             let word = loaded().2.encode(" king", Special::AsText).unwrap()[0];
             for extra in [json!({ "logit_bias": { word.to_string(): 100 } }), json!({})] {
                 let turns = chat(&app, 240, "daughter", &extra).await;
@@ -127,7 +127,7 @@ fn each_turn_of_a_chat_computes_what_is_new() {
                     let old = if again == vec![word; *answered] { 64 } else { 64 + 16 + answered };
                     assert!(prompt - cached <= new + old, "{name}, turn {}: {cached} of {prompt}", i + 1);
                 }
-                // Without a cache everything is computed, and the answers are the same.
+                // Without a prefix cache everything is computed, with the same answers.
                 let anew = chat(&plain, 240, "daughter", &extra).await;
                 assert!(anew.iter().all(|turn| turn.1 == 0), "{name}");
                 let said = |turns: &[(usize, usize, usize, String)]| -> Vec<String> {
@@ -155,7 +155,7 @@ fn conversations_share_their_beginning_and_the_budget_bounds_what_is_kept() {
             }
             firsts
         };
-        // The second computes what lies behind a distant checkpoint again, and has the place marked where they part.
+        // The second prompt is computed from a distant checkpoint on, and marks the position where the prompts diverge.
         let question = 40;
         assert!(firsts[0].1 == 0 && firsts[1].1 <= firsts[1].0, "{firsts:?}");
         assert!(firsts[2..].iter().all(|(prompt, cached)| cached + 128 + question > *prompt), "{firsts:?}");

@@ -50,12 +50,12 @@ fn engines_share_requests_and_answers_are_the_same() {
                 "{page}"
             );
         }
-        // Without others an engine has no number.
+        // With one engine its index is not shown.
         assert!(!get(&super::app(), "/metrics").await.1.contains("engine="));
     });
 }
 
-/// What follows a prompt goes where its cache is, as long as there is no crowd.
+/// The continuation of a prompt goes to the engine that has its prefix cached, unless that is overloaded.
 #[test]
 fn a_conversation_stays_with_its_engine() {
     run(async {
@@ -72,7 +72,7 @@ fn a_conversation_stays_with_its_engine() {
                 prompt.extend((0..40).map(|k| 300 + k));
             }
         }
-        // Many with one beginning go to all of them.
+        // Many requests with a common prefix are spread over all engines.
         let shared: Vec<u32> = (0..128).map(|k| 400 + k).collect();
         let before = of_each(&app, |m| m.steps.get());
         let ask_one = |i: u32| {

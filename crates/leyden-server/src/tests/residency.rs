@@ -1,4 +1,5 @@
-//! Who gets a model, who waits and who is told so, in a simulated time: many models, keys and budgets.
+//! Residency of models in simulated time: many models, keys and budgets; which requests get their model, wait or are
+//! refused.
 
 use crate::residency::{Place, Residency, Step, Ticket, Times, Why};
 use leyden_testkit::random;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const WAIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(10);
-/// How long a model takes to be unloaded, and a byte of it to be loaded.
+/// Time to unload a model, and time to load a byte.
 const UNLOADS: Duration = Duration::from_millis(100);
 const LOADS: Duration = Duration::from_millis(10);
 
@@ -17,7 +18,7 @@ fn seconds(n: u64) -> Duration {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A key asks for a model, for so long.
+    /// A key requests a model for this duration.
     Ask(usize, Place, Duration),
     End(Place, Ticket),
     Loaded(Place, u64, Duration),
@@ -34,21 +35,21 @@ enum Where {
     Leaving,
 }
 
-/// A request, and how it went.
+/// A request and its outcome.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     key: usize,
     place: Place,
     at: Instant,
-    /// How long it uses the model.
+    /// Duration of the model's use.
     takes: Duration,
-    /// When it is to be answered at the latest.
+    /// Latest time for the answer.
     by: Instant,
     granted: Option<bool>,
     answered: Instant,
 }
 
-/// A server without models, sockets and time.
+/// A simulated server without models, sockets and clock.
 struct World {
     plan: Residency,
     budget: u64,
@@ -57,7 +58,7 @@ struct World {
     start: Instant,
     events: BTreeMap<(Instant, u64), Event>,
     numbers: u64,
-    /// The next moment at which steps may be due.
+    /// Next time at which steps may be due.
     due: Option<Instant>,
     models: Vec<(Where, u64)>,
     leases: HashMap<Ticket, Place>,
@@ -101,11 +102,11 @@ impl World {
         self.leases.values().filter(|of| **of == place).count()
     }
 
-    /// When a request must have been answered that comes now: at once where its model is there, as soon as it can be loaded
-    /// where it fits beside all that is in use or on its way, else when it has waited for long enough.
+    /// Returns the latest time for the answer to a request that comes now: at once if its model is loaded, after
+    /// loading if the model fits beside all models that are in use or being loaded, else after the maximum wait.
     fn bound(&self, place: Place) -> Instant {
         let waits = |of: Place| self.asked.values().filter(move |a| a.place == of && a.granted.is_none());
-        // A pause goes on for the others who wait for the same model.
+        // A pause lasts while other requests wait for the same model.
         let is_long = |a: &Asked| {
             let until = if a.granted.is_none() { self.now } else { a.answered };
             until >= a.at + PAUSE && self.now < until + PAUSE
@@ -113,7 +114,7 @@ impl World {
         let is_short = self.asked.values().any(|a| a.granted != Some(true) && is_long(a));
         let load = UNLOADS + LOADS * u32::try_from(self.least[place]).unwrap();
         if self.models[place].0 == Where::There {
-            // A model pauses for others that have waited for some time, and for no longer than that.
+            // A model pauses for requests that have waited for some time, and for no longer than that.
             return if is_short { self.now + WAIT + load } else { self.now };
         }
         let others: u64 = (0..self.models.len())
@@ -185,7 +186,7 @@ impl World {
                     let taken: u64 = self.models.iter().map(|(_, bytes)| bytes).sum();
                     assert!(taken <= self.budget, "{step:?}: {taken} of {}", self.budget);
                     let took = LOADS * u32::try_from(self.least[place]).unwrap();
-                    // It takes as much as it may, or as little as it must.
+                    // The model takes the maximum of bytes that it may, or the minimum that it needs.
                     let takes = if place.is_multiple_of(2) { bytes } else { self.least[place] };
                     self.at(took, Event::Loaded(place, takes, took));
                 }
@@ -217,23 +218,24 @@ impl World {
         asked.takes
     }
 
-    /// How the requests of a key went: when they came, whether they got their model, and after how long.
+    /// Returns the requests of a key: time of arrival, true if it got its model, and the wait.
     fn of(&self, key: usize) -> Vec<(u64, bool, Duration)> {
         let of = self.asked.values().filter(|asked| asked.key == key);
         of.map(|a| ((a.at - self.start).as_secs(), a.granted == Some(true), a.answered - a.at)).collect()
     }
 }
 
-/// A key streams for an hour from one model; another key asks for one that has no room beside it, and has all others as ever.
+/// A key streams for an hour from one model; another key requests one that does not fit beside it, and uses all others
+/// as usual.
 #[test]
 fn a_load_that_waits_holds_up_nobody() {
-    // Beside the first one there is room for the third and not for the second.
+    // Beside the first model there is room for the third but not for the second.
     let mut world = World::new(100, &[60, 60, 20], None);
     world.ask(0, 0, 0, 3600);
     world.ask(5, 1, 1, 1);
     world.ask(6, 2, 0, 1);
     world.ask(7, 2, 2, 1);
-    // Others, however long the one waits and asks again.
+    // Requests for the other models, while one waits repeatedly.
     for i in 0..200 {
         world.ask(10 + 2 * i, 3, if i % 3 == 0 { 2 } else { 0 }, 1);
         if i % 20 == 0 {
@@ -247,19 +249,19 @@ fn a_load_that_waits_holds_up_nobody() {
     let waits = world.of(1);
     assert!(waits.iter().all(|(_, granted, after)| !granted && *after == WAIT), "{waits:?}");
     assert!(world.unloads.is_empty(), "{:?}", world.unloads);
-    // When the hour is over it comes.
+    // After the hour the second model is loaded.
     let mut later = World { start: world.now, ..world };
     later.ask(3100, 4, 1, 1);
     later.run(seconds(3200));
     assert!(later.of(4)[0].1, "{:?}", later.of(4));
 }
 
-/// Requests that overlap keep a model in use for ever, one after the other: others get it in turns all the same.
+/// Overlapping requests would keep a model in use for ever; other models get their turn all the same.
 #[test]
 fn short_requests_that_overlap_do_not_keep_others_out() {
     let mut world = World::new(100, &[60, 60], None);
     for i in 0..1200 {
-        // Three at a time, each of five seconds.
+        // Three requests at a time, each of five seconds.
         world.ask(2 * i, (i % 3) as usize, 0, 5);
         if i % 10 == 0 {
             world.ask(2 * i, 7, 1, 1);
@@ -269,7 +271,7 @@ fn short_requests_that_overlap_do_not_keep_others_out() {
     let waits = world.of(7);
     let served = waits.iter().filter(|(_, granted, _)| *granted).count();
     assert!(served * 4 >= waits.len(), "{served} of {}", waits.len());
-    // For those that overlap this is a pause now and then.
+    // The overlapping requests are only paused now and then.
     let all: Vec<(u64, bool, Duration)> = (0..3).flat_map(|key| world.of(key)).collect();
     assert!(all.iter().all(|(_, granted, _)| *granted));
     let at_once = all.iter().filter(|(_, _, after)| after.is_zero()).count();
@@ -281,7 +283,7 @@ fn a_model_that_is_needed_serves_until_its_room_is_taken() {
     let mut world = World::new(100, &[40, 40, 80], Some(seconds(300)));
     world.ask(0, 0, 0, 100);
     world.ask(0, 0, 1, 1);
-    // The third needs both. The second is idle, and stays as long as that does not suffice.
+    // The third model needs the bytes of both. The second is idle, and stays loaded while its bytes do not suffice.
     world.ask(20, 1, 2, 1);
     world.ask(21, 2, 1, 1);
     world.run(seconds(60));
@@ -303,13 +305,13 @@ fn who_goes_away_and_what_fails_leave_nothing_behind() {
     assert_eq!(plan.ask(2, now), Err((101, 100)));
     let first = plan.ask(a, now).unwrap();
     assert_eq!(plan.steps(now), [Step::Load(a, Some(60))]);
-    // It is loaded for those who come later, too.
+    // The model is loaded for later requests, too.
     plan.withdraw(a, first);
     plan.loaded(a, 60, LOADS, now);
     assert!(plan.steps(now).is_empty());
     let second = plan.ask(b, now).unwrap();
     assert_eq!(plan.steps(now), [Step::Unload(a, Why::Room)]);
-    // Nobody wants it any more while room is made.
+    // The request is withdrawn while room is made for its model.
     plan.withdraw(b, second);
     plan.unloaded(a);
     assert!(plan.steps(now).is_empty());
@@ -324,7 +326,7 @@ fn who_goes_away_and_what_fails_leave_nothing_behind() {
     assert_eq!((plan.bytes(), plan.stay(a, now)), (50, (50, None)));
 }
 
-/// Worlds of any kind: who may get a model at once does, everybody is answered in time, and memory suffices.
+/// In random worlds each model is granted at once if possible, requests are answered in time, and the budget is kept.
 #[test]
 fn nobody_waits_for_what_he_does_not_need() {
     for seed in 0..300 {

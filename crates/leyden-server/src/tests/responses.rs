@@ -1,4 +1,4 @@
-//! Answers of `/v1/responses` that are kept, their items, summaries, and the memory of probabilities.
+//! Stored answers of `/v1/responses`, their items, summaries, and the memory of log probabilities.
 
 use super::tools::{THINKS, app_of};
 use super::{app, ask, get, next, post, request, run};
@@ -33,14 +33,14 @@ fn items_before_an_answer_are_listed() {
         assert_eq!(kinds, ["message", "message", "message", "function_call", "function_call_output"]);
         let data = &listed["data"];
         assert_eq!(data[0]["content"], json!([{ "type": "input_text", "text": "Once" }]));
-        // The answer before, as it was said.
+        // The previous answer is an item, unchanged.
         assert_eq!(data[1], first["output"][0]);
         assert_eq!(data[2]["content"][0]["type"], "output_text");
         assert_eq!((&listed["first_id"], &listed["last_id"]), (&data[0]["id"], &data[4]["id"]));
         assert!(
             data.as_array().unwrap().iter().all(|item| item["id"].is_string() && item["status"].is_string())
         );
-        // In parts, the last first.
+        // Pages list the last items first.
         let (_, page) = items(&app, &second["id"], "limit=2").await;
         assert_eq!((&page["data"], &page["has_more"]), (&json!([data[4], data[3]]), &json!(true)));
         let after = format!("limit=3&after={}", page["last_id"].as_str().unwrap());
@@ -53,7 +53,7 @@ fn items_before_an_answer_are_listed() {
             assert_eq!((status, &error["error"]["param"]), (400, &json!(param)), "{query}");
         }
         assert_eq!(items(&app, &json!("resp_none"), "").await.0, 404);
-        // An item of the request can be named as one of the answer can.
+        // Items of a request can be referenced like those of an answer.
         let named = json!([{ "type": "item_reference", "id": data[0]["id"] }]);
         let again = ask(&app, PATH, short(named)).await;
         assert_eq!(again["output"][0]["content"], first["output"][0]["content"]);
@@ -106,7 +106,7 @@ fn a_summary_goes_on_as_a_message() {
         assert_eq!(ignored, "");
         let (without, _) = respond(&[output[0].clone(), output[2].clone()]).await;
         assert!(with > without + 5, "{with} {without}");
-        // Another server's is none that can be read.
+        // The summary of another server cannot be read.
         let mut foreign = output.clone();
         foreign[1]["encrypted_content"] = "gAAAAABo".into();
         assert_eq!(respond(&foreign).await, (without, "input[1]:compaction".to_owned()));
@@ -115,7 +115,7 @@ fn a_summary_goes_on_as_a_message() {
     });
 }
 
-/// The tokens of a long answer are in five places of its stream; none of them is written at once.
+/// The tokens of a long answer occur five times in its stream; each time they are written in pieces.
 #[test]
 fn probabilities_are_written_piece_by_piece() {
     run(async {

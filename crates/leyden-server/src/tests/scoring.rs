@@ -1,4 +1,4 @@
-//! `echo` with `logprobs`: what the model thinks of the prompt itself.
+//! `echo` with `logprobs`: log probabilities of the prompt.
 
 use super::{COMPLETIONS, EMBEDDINGS, app, ask, events, loaded, metrics, post, run, start, worker_options};
 use crate::{ServerOptions, WorkerOptions};
@@ -28,7 +28,7 @@ fn a_text_is_scored_as_it_was_generated() {
         for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
             assert_eq!(list(&said, name).len(), count + 40, "{name}");
         }
-        // Nothing is before the first token.
+        // The first token has no log probability.
         assert_eq!(
             (&list(&said, "token_logprobs")[0], &list(&said, "top_logprobs")[0]),
             (&Value::Null, &Value::Null)
@@ -37,7 +37,7 @@ fn a_text_is_scored_as_it_was_generated() {
             let top: Vec<f64> = top.as_object().unwrap().values().map(|p| p.as_f64().unwrap()).collect();
             assert!((2..=3).contains(&top.len()) && top.contains(&own.as_f64().unwrap()));
         }
-        // A token stands where its offset says.
+        // A token's text is at its offset.
         let characters: Vec<char> = text.chars().collect();
         for (token, offset) in list(&said, "tokens").iter().zip(list(&said, "text_offset")).skip(count) {
             let token: Vec<char> = token.as_str().unwrap().chars().collect();
@@ -46,7 +46,7 @@ fn a_text_is_scored_as_it_was_generated() {
                 assert_eq!(characters[at..at + token.len().min(characters.len() - at)], token[..], "{said}");
             }
         }
-        // The same tokens as a prompt: the same probabilities, to the bit.
+        // The same tokens as a prompt have bitwise equal log probabilities.
         let mut ids: Vec<u64> =
             prompt["tokens"].as_array().unwrap().iter().map(|t| t.as_u64().unwrap()).collect();
         let tokenizer = loaded().2;
@@ -78,7 +78,7 @@ fn scores_do_not_depend_on_chunks_company_or_cache() {
         }
         let small = WorkerOptions { step_tokens: 13, ..worker_options() };
         let (many, _) = start(small, ServerOptions::default());
-        // The second time their beginnings are in the cache.
+        // The second time the prefixes are in the cache.
         for app in [&many, &many, &one] {
             let all = ask(app, COMPLETIONS, score(&json!(texts))).await;
             for (i, wanted) in wanted.iter().enumerate() {
@@ -86,7 +86,7 @@ fn scores_do_not_depend_on_chunks_company_or_cache() {
             }
         }
         assert_eq!(metrics(&many).generated_tokens.get(), 0);
-        // In a stream, and with an answer behind it, whose tokens are those without.
+        // Streamed and followed by an answer, whose tokens are those without `echo`.
         let body = json!({ "prompt": texts, "max_tokens": 3, "echo": true, "logprobs": 2, "temperature": 0 });
         let whole = ask(&many, COMPLETIONS, body.clone()).await;
         let mut pieces = vec![(String::new(), Vec::new(), Vec::new()); texts.len()];
@@ -111,7 +111,7 @@ fn scores_do_not_depend_on_chunks_company_or_cache() {
     });
 }
 
-/// Programs that read log probabilities by position rely on one for each token, whatever ends the answer.
+/// Programs that read log probabilities by position need one for each token, also for the one that ends the answer.
 #[test]
 fn the_token_that_ends_an_answer_is_told_of() {
     run(async {
@@ -140,7 +140,7 @@ fn scores_are_bounded_and_vectors_need_no_token() {
         let body = json!({ "prompt": vec![5; 500], "max_tokens": 1, "echo": true, "logprobs": 20, "n": 128 });
         let (status, error) = post(&app, COMPLETIONS, body).await;
         assert_eq!((status, &error["error"]["param"]), (400, &json!("logprobs")), "{error}");
-        // As long as the context is: there is no room for a token, and none is needed.
+        // The prompt fills the context: there is no room for a new token, and none is needed.
         let full = ask(&app, COMPLETIONS, score(&json!(vec![5; 512]))).await;
         assert_eq!(list(&full["choices"][0], "token_logprobs").len(), 512);
         ask(&app, EMBEDDINGS, json!({ "input": [vec![5; 512], vec![6; 3]] })).await;

@@ -1,4 +1,4 @@
-//! Answers with a form.
+//! Answers with a grammar.
 
 use super::{CHAT, COMPLETIONS, app, ask, events, post, run};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn said(answer: &Value) -> &str {
     answer["choices"][0]["message"]["content"].as_str().unwrap()
 }
 
-/// A schema whose answers are short however a toy writes them.
+/// Returns a schema whose answers are short even with random content.
 fn schema() -> Value {
     json!({
         "type": "object",
@@ -127,15 +127,15 @@ fn what_cannot_be_enforced_is_refused_by_name() {
             let message = answer["error"]["message"].as_str().unwrap();
             assert!(message.contains(word) && message.len() < 1000, "{shown}: {message}");
         }
-        // Deep, and yet a schema.
+        // A deeply nested schema is valid.
         let (status, answer) = post(&app, CHAT, schema(nested)).await;
         assert!([200, 400].contains(&status), "{answer}");
         assert_eq!(ask(&app, CHAT, chat(json!({ "max_tokens": 2 }))).await["usage"]["completion_tokens"], 2);
     });
 }
 
-/// A schema that is silent about further properties: open as the standard has it, closed and compact where the dialect's
-/// owner writes it so, and where `strict` or a field of the request asks for it.
+/// A schema without `additionalProperties` is open by the standard, closed and compact if the dialect's API defines it
+/// so, and if `strict` or a field of the request asks for it.
 #[test]
 fn silent_schemas_are_closed_by_dialect_strict_or_field() {
     run(async {

@@ -1,4 +1,4 @@
-//! Answers in pieces.
+//! Streamed answers.
 
 use super::{CHAT, COMPLETIONS, app, ask, at_rest, emulated, events, next, request, run, story, until};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 fn pieces_add_up_to_the_whole() {
     run(async {
         let app = app();
-        // What was not read yet comes with the next piece, so the answer takes longer than a reader may be kept from reading.
+        // Unread text is merged into the next event, so the answer must take longer than the reader may be delayed.
         let tokens = if emulated() { 24 } else { 240 };
         let whole = ask(&app, COMPLETIONS, story(3, tokens)).await;
         let pieces = events(&app, COMPLETIONS, story(3, tokens)).await;
@@ -60,7 +60,7 @@ fn logprobs_come_with_their_pieces() {
     });
 }
 
-/// Whenever a client goes, its blocks come back; the others notice nothing.
+/// A client that disconnects at any time frees its blocks of the KV cache; other clients are not affected.
 #[test]
 fn who_goes_gives_everything_back() {
     run(async {

@@ -1,4 +1,4 @@
-//! What happens when something goes wrong inside.
+//! Failures within the server: panics in a step, full queues, closing.
 
 use super::{COMPLETIONS, app, ask, at_rest, events, get, post, run, start, story, until, worker_options};
 use crate::{ServerOptions, WorkerOptions};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A panic in a step fails the requests that run; then the server goes on as if nothing had been.
+/// A panic in a step fails the running requests; after that the server works as before.
 #[test]
 fn a_panic_fails_a_step_and_the_server_goes_on() {
     run(async {
@@ -75,7 +75,7 @@ fn a_full_queue_is_said_to_be_full() {
     });
 }
 
-/// A request of more choices than the queue has places is served: they take places as there are.
+/// A request with more choices than the queue has places is served: its choices are queued as places become free.
 #[test]
 fn choices_wait_for_places() {
     run(async {
@@ -100,14 +100,14 @@ fn choices_wait_for_places() {
             assert_eq!(batch["data"][i]["embedding"], alone["data"][0]["embedding"], "{i}");
         }
         assert_eq!((m.refused[0].get(), m.refused[1].get()), (0, 0));
-        // A client that goes takes with it what waits.
+        // A disconnected client's queued choices are removed.
         let mut long = story(1, 400);
         (long["n"], long["stream"]) = (8.into(), true.into());
         let response = app.respond(super::request("POST", COMPLETIONS, &long.to_string())).await;
         until("they wait", || m.waiting.get() == 6 && m.running.get() == 2).await;
         drop(response);
         until("nothing of it is left", || at_rest(&app)).await;
-        // The server's end ends them, too.
+        // The shutdown ends them, too.
         let events = {
             let app = Arc::clone(&app);
             tokio::spawn(async move { events(&app, COMPLETIONS, long).await })

@@ -78,7 +78,7 @@ fn calls_that_are_asked_for_are_made() {
                 Some("roll") => assert!((1..=20).contains(&arguments["of"].as_i64().unwrap())),
                 _ => assert!(["London", "Paris"].contains(&arguments["of"].as_str().unwrap())),
             }
-            // In pieces it is the same call.
+            // The streamed call is the same.
             let pieces = events(&app, CHAT, request).await;
             let calls: Vec<&Value> = pieces
                 .iter()
@@ -90,7 +90,7 @@ fn calls_that_are_asked_for_are_made() {
             let joined: String = calls.iter().map(|c| c["function"]["arguments"].as_str().unwrap()).collect();
             assert_eq!(joined, call["function"]["arguments"]);
             assert_eq!(pieces.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
-            // And back with the tool's answer.
+            // The call is sent back with the tool's result.
             let messages = json!([
                 { "role": "user", "content": "What now?" }, message,
                 { "role": "tool", "tool_call_id": call["id"], "content": "7" },
@@ -124,7 +124,7 @@ fn several_calls_are_told_apart() {
     });
 }
 
-/// A call that is asked for is one call, unless the request says that there may be several.
+/// A required call is a single call, unless the request allows several.
 #[test]
 fn a_required_call_is_one() {
     run(async {
@@ -156,7 +156,7 @@ fn a_required_call_is_one() {
     });
 }
 
-/// An answer that is a call without its marks is that call, if it fits its tool's schema.
+/// A call without its markers is parsed as a call if it fits its tool's schema.
 #[test]
 fn calls_without_marks_are_calls_where_they_fit() {
     use crate::fields::Fields;
@@ -185,7 +185,7 @@ fn calls_without_marks_are_calls_where_they_fit() {
         assert_eq!(read(json!({}), "{\"name\": \"roll\", \"arguments\": {\"of\": 1, \"x\": 2}}"), 0);
         let two = format!("{0}\n{0}", roll("6"));
         assert_eq!((read(json!({}), &two), read(json!({ "parallel_tool_calls": false }), &two)), (2, 0));
-        // Only what may be called, and nothing where a grammar writes the marks.
+        // Only allowed tools are called, and no call is parsed if a grammar produces the markers.
         let allowed = json!({ "type": "allowed_tools", "mode": "auto",
             "tools": [{ "type": "function", "function": { "name": "weather" } }] });
         assert_eq!(read(json!({ "tool_choice": allowed }), &roll("6")), 0);
@@ -237,12 +237,12 @@ fn calls_that_the_model_begins_follow_their_schemas() {
             assert_eq!(calls.len(), 1);
             arguments_are_valid(&calls[0]);
         }
-        // One after the other, until the tokens are used up.
+        // Calls follow each other until the token limit.
         let answer = ask(&app, CHAT, ask_for(true, 1)).await;
         let calls = answer["choices"][0]["message"]["tool_calls"].as_array().unwrap();
         assert!(calls.len() > 1 && answer["choices"][0]["finish_reason"] == "length", "{answer}");
         calls[..calls.len() - 1].iter().for_each(arguments_are_valid);
-        // Text is as it comes, with a schema that cannot be enforced, too.
+        // Text is unconstrained, even with a schema that cannot be enforced.
         let mut free =
             chat(json!({ "max_tokens": 30, "ignore_eos": true, "logit_bias": { king.as_str(): -100 } }));
         let said = ask(&app, CHAT, free.clone()).await;
@@ -287,12 +287,12 @@ fn an_answer_is_a_call_or_has_its_form() {
                 assert!(content == json!({ "sum": 1 }) || content == json!({ "sum": 2 }), "{answer}");
             }
         }
-        // Where a call is asked for, there is one.
+        // A required call is made.
         let forced = chat(
             json!({ "response_format": format, "tool_choice": "required", "parallel_tool_calls": false }),
         );
         assert_eq!(ask(&app, CHAT, forced).await["choices"][0]["finish_reason"], "tool_calls");
-        // What is wrong with the form is said of its field.
+        // Errors about the grammar have the path of its field.
         let unknown =
             json!({ "type": "json_schema", "json_schema": { "schema": { "if": {}, "then": false } } });
         let (status, error) = post(&app, CHAT, chat(json!({ "response_format": unknown }))).await;
@@ -317,7 +317,7 @@ fn calls_in_channels_can_be_asked_for() {
             assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls", "{answer}");
             arguments_are_valid(&answer["choices"][0]["message"]["tool_calls"][0]);
         }
-        // It may think before, and may not end without a call.
+        // Reasoning may come first, and the answer cannot end without a call.
         let more =
             json!({ "tool_choice": "required", "logit_bias": { think.as_str(): 30 }, "max_tokens": 60 });
         let answer = ask(&app, CHAT, chat(more)).await;
@@ -327,7 +327,7 @@ fn calls_in_channels_can_be_asked_for() {
     });
 }
 
-/// The form binds what comes behind the reasoning, not the reasoning.
+/// The grammar constrains the text after the reasoning, not the reasoning.
 #[test]
 fn reasoning_is_told_apart_and_free() {
     run(async {
@@ -345,11 +345,11 @@ fn reasoning_is_told_apart_and_free() {
         let joined: String =
             pieces.iter().filter_map(|p| p["choices"][0]["delta"]["reasoning_content"].as_str()).collect();
         assert_eq!(message["reasoning_content"], joined);
-        // A toy does not end its thoughts, so the grammar is never reached, and must not bind them.
+        // The tiny model does not end its reasoning, so the grammar is never reached, and must not constrain it.
         let mut bound = plain.clone();
         bound["grammar"] = said("[0-9]{3}");
         assert_eq!(ask(&app, CHAT, bound).await["choices"][0]["message"]["reasoning_content"], joined);
-        // Without them it binds from the start.
+        // Without reasoning the grammar applies from the start.
         let mut bound = plain;
         bound["grammar"] = said("[0-9]{3}");
         bound["chat_template_kwargs"] = json!({ "enable_thinking": false });
@@ -399,7 +399,7 @@ fn tools_that_make_no_sense_are_refused_by_name() {
     });
 }
 
-/// The response names them; a strict server refuses them.
+/// The response names the unknown tools; a strict server refuses them.
 #[test]
 fn kinds_of_tools_that_are_not_known_are_left_out_by_name() {
     run(async {
@@ -440,7 +440,7 @@ fn kinds_of_tools_that_are_not_known_are_left_out_by_name() {
 #[test]
 fn models_whose_templates_know_no_tools_call_them_too() {
     run(async {
-        // Without a template, and with one that leaves calls out and refuses a system.
+        // Without a template, and with one that omits calls and rejects a system message.
         const BARE: &str = "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}\
             {{ raise_exception('roles') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}";
         for app in [super::app(), app_of(BARE)] {

@@ -18,12 +18,12 @@ use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A number with as few digits as tell it from other numbers of its type.
+/// Returns a number with the fewest digits that identify it as an `f32`.
 fn as_written(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-/// Bytes of a token with its probability, or of an alternative, in the text of a document.
+/// Bytes of a token with its log probability, or of an alternative, in the text of a document.
 const SHOWN_BYTES: usize = 128;
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -31,7 +31,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let Ready { inference, asked: Asked { mut head, items, names, store, .. } } = ready;
     let owner = call.caller.id.clone();
     let alternatives = inference.extras.logprobs;
-    // The text of the document is kept; all else is written piece by piece.
+    // The text of a stored document is kept in memory; everything else is written in pieces.
     if let Some(alternatives) = alternatives.filter(|_| store) {
         let most = inference.common.max_tokens.unwrap_or(usize::MAX);
         let tokens =
@@ -62,7 +62,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let (mut said, usage) = begun.whole().await?;
     let Said { answer, end, logprobs, .. } = said.swap_remove(0);
     events.output.tokens(logprobs);
-    // The same items, without their events.
+    // The whole answer has the items of the stream, without its events.
     parts(answer).into_iter().for_each(|part| events.output.hear(part));
     events.finish(end, usage);
     let mut pieces = Pieces::new();
@@ -70,7 +70,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(pieces.document(&shown))
 }
 
-/// The parts of a whole answer.
+/// Converts a whole answer to output events.
 fn parts(answer: Answer) -> Vec<OutputEvent> {
     let mut parts = Vec::new();
     parts.extend(Some(OutputEvent::Reasoning(answer.reasoning)));
@@ -87,7 +87,7 @@ pub(crate) async fn count(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     Ok(document(StatusCode::OK, &json!({ "object": "response.input_tokens", "input_tokens": tokens })))
 }
 
-/// The tokens of the prompt that a request makes.
+/// Returns the number of tokens of the prompt of a request.
 fn counted(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut chat = ask(app, call)?.chat;
     let model = app.model(chat.text("model").as_deref())?;

@@ -1,4 +1,4 @@
-//! The fields of a request: those of the chat that answers it, and the beginning of its answer.
+//! The fields of a request: those of the equivalent chat, and the fields that its answer begins with.
 
 use super::input::{self, unknown};
 use super::repeated::{FORMAT, extend, repeated, with_defaults};
@@ -14,7 +14,7 @@ use crate::tool_kinds::ToolNames;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A request that can be served.
+/// A request that has been read.
 pub(super) struct Ready {
     pub(super) inference: Inference,
     pub(super) asked: Asked,
@@ -22,11 +22,11 @@ pub(super) struct Ready {
 
 /// The fields of a request.
 pub(super) struct Asked {
-    /// The fields of the chat that answers it.
+    /// The fields of the equivalent chat.
     pub(super) chat: Fields,
-    /// The beginning of its answer.
+    /// The fields that its answer begins with.
     pub(super) head: Value,
-    /// The items of the conversation that it goes on with, without instructions.
+    /// The items of the conversation that it continues, without instructions.
     pub(super) items: Vec<Value>,
     pub(super) names: Arc<ToolNames>,
     pub(super) store: bool,
@@ -126,7 +126,7 @@ pub(super) fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
     Ok(Asked { chat, head, items, names: Arc::new(tools.names), store })
 }
 
-/// Takes `truncation` and `stream_options`. Returns the places of values that change nothing here.
+/// Takes `truncation` and `stream_options`. Returns the paths of values without effect.
 fn unheeded(body: &mut Fields) -> Vec<String> {
     let mut places = Vec::new();
     if body.text("truncation").as_deref() == Some("auto") {
@@ -139,7 +139,7 @@ fn unheeded(body: &mut Fields) -> Vec<String> {
     places
 }
 
-/// An error about a field of a chat under the name that the client knows.
+/// Renames the field of a chat's error to the name in the client's request.
 pub(super) fn renamed(mut error: ApiError) -> ApiError {
     let rename = |text: &str| {
         let text = text
@@ -153,7 +153,7 @@ pub(super) fn renamed(mut error: ApiError) -> ApiError {
     error
 }
 
-/// Puts what the model is told before the conversation, which may begin with more of it.
+/// Inserts instructions before the conversation, and joins them with a system message at its beginning.
 fn instruct(text: &str, messages: &mut Vec<Value>) {
     match messages.first_mut().filter(|first| first["role"] == "system" || first["role"] == "developer") {
         Some(first) => first["content"] = format!("{text}\n\n{}", text_of(first["content"].take())).into(),
@@ -161,7 +161,7 @@ fn instruct(text: &str, messages: &mut Vec<Value>) {
     }
 }
 
-/// A form of the answer as a chat has it.
+/// Converts the format of the answer to that of a chat.
 fn response_format(mut format: Fields) -> Value {
     let kind = format.text("type").unwrap_or_default();
     if kind != "json_schema" {

@@ -1,7 +1,7 @@
-//! `/v1/responses/compact`: a conversation as a short one, in which a summary stands for most of its items.
+//! `/v1/responses/compact`: replaces most items of a conversation by a summary.
 //!
-//! OpenAI's items with a summary are encrypted. Here they are the text in base64, which the model that is served wrote, so
-//! that every answer reads what another one wrote.
+//! OpenAI's summary items are encrypted. Here they are the text in base64, written by the served model, so that every
+//! server can read the summary of another one.
 
 use super::asked::{Ready, ask, renamed};
 use super::events::used;
@@ -24,7 +24,7 @@ const INSTRUCTION: &str = "Summarise the conversation above for somebody who goe
                            numbers, decisions, results of tools, open questions, and the task as it stands. Write the summary \
                            only.";
 
-/// The part of the context that a summary may take.
+/// The fraction of the context that a summary may take, as a divisor.
 const SHARE: usize = 4;
 
 pub(crate) async fn compact(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -45,8 +45,8 @@ pub(crate) async fn compact(app: Arc<App>, call: Call) -> Result<Response<Reply>
     Ok(document(StatusCode::OK, &shown))
 }
 
-/// The items of the conversation with the summary: what the system says, the summary, and a last message that waits for an
-/// answer.
+/// Returns the items of the conversation with the summary: system messages, the summary, and the user's message at the
+/// end, if there is one.
 fn compacted(mut items: Vec<Value>, id: &str, summary: &str) -> Vec<Value> {
     let role = |item: &Value, roles: &[&str]| {
         item["type"] == "message" && roles.iter().any(|role| item["role"] == *role)

@@ -1,4 +1,4 @@
-//! An answer under way: its document, and its stream of events.
+//! An answer in progress: its document, and its stream of events.
 
 use super::input;
 use super::items::Output;
@@ -14,10 +14,10 @@ use crate::usage::Usage;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The most bytes of an answer that is kept.
+/// Maximum size in bytes of an answer that is stored.
 pub(super) const MAX_KEPT_BYTES: usize = memory::BYTES;
 
-/// An answer under way.
+/// An answer in progress.
 pub(super) struct Events {
     pub(super) app: Arc<App>,
     pub(super) owner: String,
@@ -32,7 +32,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Ends the document, and keeps the answer if that is wanted.
+    /// Completes the document, and stores the answer if requested.
     pub(super) fn finish(&mut self, end: End, usage: Usage) {
         let status = if end == End::Length { "incomplete" } else { "completed" };
         self.output.close(status);
@@ -55,7 +55,7 @@ impl Events {
         shown
     }
 
-    /// Keeps the answer, unless its document is too large for that.
+    /// Stores the answer, unless its document is too large.
     fn keep(&mut self) {
         let mut pieces = Pieces::new();
         let shown = self.document(&mut pieces);
@@ -73,7 +73,7 @@ impl Events {
     }
 }
 
-/// The tokens of a request as its answer shows them.
+/// Returns the usage of a request.
 pub(super) fn used(usage: Usage, reasoning: usize) -> Value {
     json!({
         "input_tokens": usage.prompt, "output_tokens": usage.completion,

@@ -1,4 +1,4 @@
-//! The items of a request as messages of a chat.
+//! Conversion of a request's items to messages of a chat.
 
 use super::summary;
 use crate::app::App;
@@ -10,11 +10,11 @@ use crate::tool_kinds::{arguments_of, full_name};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-/// Adds the field `input` to the items of a conversation and to its messages. Returns places and kinds of items that are left
-/// out.
+/// Adds the field `input` to the items of a conversation and to its messages. Returns paths and kinds of items that are
+/// left out.
 ///
 /// # Errors
-/// 404: an item is named that is not kept.
+/// 404: a referenced item is not stored.
 pub(super) fn read(
     app: &App,
     call: &Call,
@@ -49,7 +49,7 @@ pub(super) fn read(
     Ok(left_out)
 }
 
-/// An item of an answer that is kept, by its id, in which the id of the response stands.
+/// Returns an item of a stored answer by its id, which contains the id of the response.
 fn kept(app: &App, call: &Call, at: usize, id: &str) -> Result<Fields, ApiError> {
     let of_response = id.split_once('_').and_then(|(_, rest)| rest.rsplit_once('_'));
     let kept =
@@ -59,7 +59,7 @@ fn kept(app: &App, call: &Call, at: usize, id: &str) -> Result<Fields, ApiError>
     found.map(Fields::from).ok_or_else(|| unknown(&format!("input[{at}].id")))
 }
 
-/// Adds an item to a conversation: thoughts, texts and calls of an assistant are items of their own, and one message.
+/// Adds an item to a conversation: an assistant's reasoning, texts and calls are separate items, but one message.
 /// Returns the kind of an item that is left out.
 pub(super) fn add(mut item: Fields, messages: &mut Vec<Value>) -> Option<String> {
     let kind = item.text("type").unwrap_or_else(|| "message".to_owned());
@@ -120,7 +120,7 @@ fn calls(kind: &str, mut item: Fields, messages: &mut Vec<Value>) {
     }
 }
 
-/// Gives ids to items that have none, those of the response with the id `response`.
+/// Gives ids to items that have none; the ids contain `response`, the id of the response.
 pub(super) fn name(items: &mut [Value], response: &str) {
     let response = response.strip_prefix("resp_").unwrap_or(response);
     for (at, item) in items.iter_mut().enumerate() {
@@ -140,7 +140,7 @@ pub(super) fn name(items: &mut [Value], response: &str) {
     }
 }
 
-/// An item as lists of items show it: with its status, and with a message's content in parts.
+/// Returns an item in the form of item lists: with its status, and with a message's content as parts.
 pub(super) fn shown(mut item: Value) -> Value {
     if item["type"] != summary::KIND && item["status"].is_null() {
         item["status"] = "completed".into();
@@ -169,12 +169,12 @@ pub(super) fn shown(mut item: Value) -> Value {
     item
 }
 
-/// The message of an assistant that is the last.
+/// Returns the last message if it is an assistant's.
 fn open(messages: &mut [Value]) -> Option<&mut Value> {
     messages.last_mut().filter(|last| last["role"] == "assistant")
 }
 
-/// Returns the error about an answer that is not kept.
+/// Returns the error about an answer that is not stored.
 pub(super) fn unknown(param: &str) -> ApiError {
     let message = "there is no such response, or it is not kept any more";
     let error = ApiError::new(StatusCode::NOT_FOUND, "response_not_found", message);

@@ -1,7 +1,7 @@
-//! The items of an answer, and the events that tell of them.
+//! The items of an answer, and the events of its stream.
 //!
-//! Tokens with their logarithmic probabilities stay as they were computed until the text of an event or of a document is
-//! written, piece by piece: the tree of one with twenty alternatives takes some twenty kilobytes.
+//! Tokens with their log probabilities are kept as computed until the text of an event or of a document is written,
+//! piece by piece: the JSON tree of a token with twenty alternatives takes some twenty kilobytes.
 
 use super::repeated::extend;
 use crate::logprobs;
@@ -15,30 +15,30 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The items of an answer, and the events that tell of them.
+/// The items of an answer, and the events of its stream.
 pub(super) struct Output {
     id: String,
-    /// Without tokens.
+    /// Items without tokens.
     pub(super) items: Vec<Value>,
     /// The tokens of each item.
     tokens: Vec<Arc<[TokenLogprob]>>,
     model: Arc<Served>,
-    /// The number of alternatives of each token; `None` without probabilities.
+    /// Number of alternatives per token; `None` without log probabilities.
     alternatives: Option<usize>,
     /// The tools of the request that are no plain functions.
     names: Arc<ToolNames>,
-    /// Tokens of the message of which no event told yet, and those of the open item in all.
+    /// Tokens of the message that are in no event yet, and those of the open item in all.
     fresh: Vec<TokenLogprob>,
     told: Vec<TokenLogprob>,
-    /// The text of the last item, which is open where this is `Some`.
+    /// Kind and text of the last item, if it is open.
     open: Option<(Kind, String)>,
-    /// Events that are not written yet; `None` where there is no stream.
+    /// Events that are not written yet; `None` without streaming.
     events: Option<VecDeque<Event>>,
-    /// The number of events until now.
+    /// Number of events so far.
     sequence: u64,
 }
 
-/// A server-sent event under way.
+/// A server-sent event that is being written.
 struct Event {
     name: &'static str,
     begun: bool,
@@ -51,12 +51,12 @@ enum Kind {
     Reasoning,
     Message,
     Call,
-    /// A call of a tool of free text.
+    /// A call of a free-text tool.
     Custom,
 }
 
 impl Kind {
-    /// The names of the events that tell of its text: of more of it, and of the whole.
+    /// Returns the names of the events for its text: for a delta, and for the whole text.
     fn events(self) -> [&'static str; 2] {
         match self {
             Kind::Reasoning => ["response.reasoning_text.delta", "response.reasoning_text.done"],
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// The field with the whole text, of a call.
+    /// Returns the field with the whole text of a call.
     fn call_field(self) -> Option<&'static str> {
         match self {
             Kind::Call => Some("arguments"),
@@ -75,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// The part of an item that has its text.
+    /// Returns the part of an item with its text.
     fn part(self, text: &str, logprobs: &Value) -> Value {
         match self {
             Kind::Reasoning => json!({ "type": "reasoning_text", "text": text }),
@@ -85,7 +85,7 @@ impl Kind {
 }
 
 impl Output {
-    /// Returns the output of an answer that has nothing yet; with `stream` events tell of it.
+    /// Creates the output of an answer; with `stream` it produces events.
     pub(super) fn new(
         id: String,
         model: Arc<Served>,
@@ -108,14 +108,14 @@ impl Output {
         }
     }
 
-    /// Takes tokens of the message, before their text.
+    /// Adds tokens of the message, before their text.
     pub(super) fn tokens(&mut self, tokens: Vec<TokenLogprob>) {
         if self.alternatives.is_some() {
             self.fresh.extend(tokens);
         }
     }
 
-    /// Returns the number of tokens of the text of the thoughts.
+    /// Returns the number of tokens of the reasoning.
     pub(super) fn reasoning_tokens(&self) -> usize {
         let thoughts = self.items.iter().filter(|item| item["type"] == "reasoning");
         let texts = thoughts.filter_map(|item| item["content"][0]["text"].as_str());
@@ -161,7 +161,7 @@ impl Output {
         !events.is_empty()
     }
 
-    /// Tells of something; `pieces` are its large parts.
+    /// Adds an event; `pieces` are its large parts.
     pub(super) fn tell(&mut self, name: &'static str, more: Value, pieces: Pieces) {
         let Some(events) = &mut self.events else { return };
         let mut value = json!({ "type": name, "sequence_number": self.sequence });
@@ -170,7 +170,7 @@ impl Output {
         self.sequence += 1;
     }
 
-    /// Tells of the item that is open.
+    /// Adds an event about the open item.
     fn tell_item(&mut self, name: &'static str, more: Value, pieces: Pieces) {
         let at = self.items.len().saturating_sub(1);
         let mut value = json!({ "output_index": at, "item_id": self.items[at]["id"] });
@@ -178,7 +178,7 @@ impl Output {
         self.tell(name, value, pieces);
     }
 
-    /// Takes more of the answer.
+    /// Adds an output event of the model.
     pub(super) fn hear(&mut self, part: OutputEvent) {
         match part {
             OutputEvent::Content(text) => self.say(Kind::Message, &text),
@@ -250,7 +250,7 @@ impl Output {
         self.tell_item(name, more, pieces);
     }
 
-    /// Ends the item that is open.
+    /// Ends the open item.
     pub(super) fn close(&mut self, status: &str) {
         let Some((kind, text)) = self.open.take() else { return };
         let at = self.items.len() - 1;

@@ -1,4 +1,4 @@
-//! Answers that are kept: shown, forgotten, and the items that they were made of.
+//! Endpoints of stored answers: retrieve, delete, and list their input items.
 
 use super::input::{self, unknown};
 use crate::app::App;
@@ -10,9 +10,9 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The items of a list where the request does not say, and the most.
+/// Default number of items in a list, and the maximum.
 const ITEMS: usize = 20;
-const MOST_ITEMS: usize = 100;
+const MAX_ITEMS: usize = 100;
 
 pub(crate) async fn retrieve(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let kept = app.answers.document(&call.caller.id, &call.variable).ok_or_else(|| unknown("response_id"))?;
@@ -27,7 +27,7 @@ pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(document(StatusCode::OK, &shown))
 }
 
-/// Refuses to end an answer: OpenAI ends those alone that are made in the background.
+/// Refuses to cancel an answer: OpenAI's API only cancels answers that run in the background.
 pub(crate) async fn cancel(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     app.answers.document(&call.caller.id, &call.variable).ok_or_else(|| unknown("response_id"))?;
     let message = "only an answer that is made in the background can be cancelled, and this server makes none: \
@@ -58,7 +58,7 @@ pub(crate) async fn input_items(app: Arc<App>, call: Call) -> Result<Response<Re
     Ok(document(StatusCode::OK, &shown))
 }
 
-/// A part of a list.
+/// The page of a list that is requested.
 struct Page {
     limit: usize,
     ascending: bool,
@@ -66,7 +66,7 @@ struct Page {
 }
 
 impl Page {
-    /// Reads the part of an address behind `?`.
+    /// Reads the query part of an address.
     ///
     /// # Errors
     /// 400: a value is not allowed.
@@ -75,9 +75,9 @@ impl Page {
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             match name {
                 "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=MOST_ITEMS).contains(limit));
+                    let limit = value.parse().ok().filter(|limit| (1..=MAX_ITEMS).contains(limit));
                     page.limit = limit.ok_or_else(|| {
-                        ApiError::field("limit", format!("`limit` is not between 1 and {MOST_ITEMS}"))
+                        ApiError::field("limit", format!("`limit` is not between 1 and {MAX_ITEMS}"))
                     })?;
                 }
                 "order" if ["asc", "desc"].contains(&value) => page.ascending = value == "asc",

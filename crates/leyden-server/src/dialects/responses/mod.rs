@@ -1,5 +1,5 @@
-//! OpenAI's Responses: `/v1/responses`, whose answers are lists of items, and which are kept so that the next request can
-//! name the one before.
+//! OpenAI's Responses: `/v1/responses`, whose answers are lists of items, and are stored so that the next request can
+//! refer to the previous answer.
 
 mod answer;
 mod asked;

@@ -1,8 +1,8 @@
-//! Fields of a request that its answer repeats.
+//! Request fields that the answer repeats.
 
 use serde_json::{Value, json};
 
-/// Returns the fields of a request that its answer repeats, with their values where the request lacks them.
+/// Returns the request fields that the answer repeats, with their values if the request lacks them.
 pub(super) fn repeated() -> Value {
     json!({
         "frequency_penalty": 0.0, "instructions": null, "max_output_tokens": null, "max_tool_calls": null,
@@ -14,14 +14,14 @@ pub(super) fn repeated() -> Value {
     })
 }
 
-/// A field, and its value in an answer where the request lacks it.
+/// A field, and its value in an answer if the request lacks it.
 pub(super) type Filled = (&'static str, fn() -> Value);
 
-/// The fields of `text.format` with a JSON schema, and their values in an answer where the request lacks them.
+/// The fields of `text.format` with a JSON schema, and their values in an answer if the request lacks them.
 pub(super) const FORMAT: &[Filled] =
     &[("name", || "answer".into()), ("description", || "".into()), ("strict", || true.into())];
 
-/// An object of a request as its answer repeats it, with all fields if it is of this type.
+/// Returns a request's object as the answer repeats it, with all fields if it is of type `kind`.
 pub(super) fn with_defaults(mut object: Value, kind: &str, defaults: &[Filled]) -> Value {
     if object["type"] == kind {
         for (name, default) in defaults {

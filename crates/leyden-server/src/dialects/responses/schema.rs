@@ -1,4 +1,4 @@
-//! What requests and answers look like.
+//! Schemas of requests and answers.
 
 use super::summary;
 use crate::app::App;
@@ -9,7 +9,7 @@ use crate::schema::{WORD, refused};
 use crate::tool_kinds::{format_schema, other_than};
 use serde_json::{Map, Value, json};
 
-/// The schema of an object of this type, with these fields of which some must be there, and some that may be anything.
+/// Returns the schema of an object with a type; the values of the `harmless` properties are not checked.
 fn typed(kind: &str, required: &[&str], properties: Value, harmless: &[&str]) -> Value {
     let mut properties: Map<String, Value> = match properties {
         Value::Object(properties) => properties,
@@ -21,7 +21,7 @@ fn typed(kind: &str, required: &[&str], properties: Value, harmless: &[&str]) ->
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// The kinds of items that are read. Others are left out.
+/// Kinds of items that are read. Others are left out.
 const ITEMS: &[&str] = &[
     "message",
     "function_call",
@@ -49,14 +49,14 @@ fn input_schema(app: &App) -> Value {
         json!({ "role": roles, "content": content }),
         &["id", "status", "phase"],
     );
-    // It need not say that it is one.
+    // The type of a message is optional.
     message["required"] = json!(["role", "content"]);
     let call = json!({
         "call_id": name, "name": name, "arguments": { "type": "string", "contentMediaType": "application/json" }
     });
     let output = json!({ "call_id": name, "output": content });
     let custom = json!({ "call_id": name, "name": name, "input": text });
-    // It need not say that it is one, either.
+    // The type of a reference is optional, too.
     let mut reference = typed("item_reference", &["id"], json!({ "id": name }), &[]);
     reference["required"] = json!(["id"]);
     let reasoning = json!({ "summary": texts("summary_text"), "content": texts("reasoning_text") });
@@ -101,7 +101,7 @@ fn with(mut properties: Value, name: &str, schema: &Value) -> Value {
     properties
 }
 
-/// The fields about tools.
+/// Returns the schemas of the fields about tools.
 fn tools_schema(app: &App) -> Value {
     let limits = &app.limits;
     let name = json!({ "type": "string", "maxLength": 64, "pattern": WORD });
@@ -143,7 +143,7 @@ fn tools_schema(app: &App) -> Value {
     })
 }
 
-/// The fields of a request.
+/// Returns the schemas of the fields of a request.
 fn fields(app: &App) -> Map<String, Value> {
     let limits = &app.limits;
     let sampling = sampling::schema(app);
@@ -188,7 +188,7 @@ fn fields(app: &App) -> Map<String, Value> {
     for field in ["temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty"] {
         properties[field] = sampling[field].clone();
     }
-    // OpenAI's limits; it is repeated in the answer and kept with it.
+    // OpenAI's limits; the metadata is repeated in the answer and stored with it.
     properties["metadata"] = json!({
         "type": "object", "maxProperties": 16, "propertyNames": { "maxLength": 64 },
         "additionalProperties": { "type": "string", "maxLength": 512 }
@@ -218,7 +218,7 @@ pub(crate) fn describe_answer(app: &App) -> Value {
     it
 }
 
-/// The fields of a request that make its prompt.
+/// The request fields that determine the prompt.
 const OF_PROMPT: &[&str] = &[
     "model",
     "input",
@@ -259,7 +259,7 @@ fn answer_schema() -> Value {
     })
 }
 
-/// The description of an operation on an answer that is kept.
+/// Returns the description of an operation on a stored answer.
 fn of_kept(name: &str, summary: &str, answer: &Value) -> Value {
     let mut it = operation(name, summary, None, answer);
     it["parameters"] =

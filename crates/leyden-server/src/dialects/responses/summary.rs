@@ -1,17 +1,17 @@
-//! The item of a conversation that has its summary.
+//! The item of a conversation that contains its summary.
 
 use crate::base64;
 
-/// The beginning of the message that a summary becomes.
+/// Beginning of the message that a summary is converted to.
 const HEADING: &str = "Summary of the conversation until here:\n\n";
 
-/// The beginning of a summary's bytes.
+/// Marker at the beginning of a summary's bytes.
 const MARK: &str = "leyden summary\n";
 
-/// A kind of item that has a summary.
+/// The kind of items that contain a summary.
 pub(super) const KIND: &str = "compaction";
 
-/// Returns the text of the message that an item's summary becomes; `None` for a summary that another server wrote.
+/// Returns the text of the message that an item's summary is converted to; `None` for a summary of another server.
 pub(super) fn message_of(content: &str) -> Option<String> {
     let bytes = String::from_utf8(base64::decode(content)?).ok()?;
     Some(format!("{HEADING}{}", bytes.strip_prefix(MARK)?))

@@ -1,4 +1,4 @@
-//! The tools of a request, of all kinds that OpenAI has, as functions of a chat, and the choice among them.
+//! Conversion of a request's tools, of all kinds that OpenAI has, to functions of a chat, and of `tool_choice`.
 
 use super::repeated::{Filled, with_defaults};
 use crate::error::ApiError;
@@ -7,11 +7,11 @@ use crate::tool_kinds::{Declared, ToolNames, chosen_name, full_name, of_free_tex
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// The fields of a function, and their values in an answer where the request lacks them.
+/// Fields of a function, and their values in an answer if the request lacks them.
 const FUNCTION: &[Filled] =
     &[("description", || Value::Null), ("parameters", || Value::Null), ("strict", || true.into())];
 
-/// A tool as the answer repeats it.
+/// Returns a tool as the answer repeats it.
 pub(super) fn shown(tool: Value) -> Value {
     with_defaults(tool, "function", FUNCTION)
 }
@@ -19,18 +19,17 @@ pub(super) fn shown(tool: Value) -> Value {
 /// The tools of a request.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    /// In a chat's form.
+    /// Tools in the form of a chat.
     pub(super) functions: Vec<Value>,
     pub(super) names: ToolNames,
-    /// Places and kinds of tools that are left out.
+    /// Paths and kinds of tools that are left out.
     pub(super) left_out: Vec<String>,
-    /// The names of all functions, as the model sees them.
+    /// Names of all functions, as the model gets them.
     known: HashSet<String>,
 }
 
 impl Tools {
-    /// Reads the field `tools`.
-    /// A tool of a namespace or of free text is left out, too, where another one has its name.
+    /// Reads the field `tools`. A tool of a namespace or of free text is left out, too, if another one has its name.
     pub(super) fn read(given: Vec<Value>) -> Tools {
         let mut tools = Tools::default();
         for (i, tool) in given.into_iter().enumerate() {
@@ -44,7 +43,7 @@ impl Tools {
             let mut description = tool.text("description");
             for (j, inner) in tool.list("tools").unwrap_or_default().into_iter().enumerate() {
                 let mut inner = Fields::from(inner);
-                // The model reads it once.
+                // The description is given to the model once, with the first tool.
                 if let Some(text) = description.take() {
                     let own = inner.text("description").unwrap_or_default();
                     inner.put("description", format!("{text}\n\n{own}").trim_end());
@@ -84,10 +83,10 @@ impl Tools {
         }
     }
 
-    /// Reads the field `tool_choice`, as a chat has it.
+    /// Converts the field `tool_choice` to that of a chat.
     ///
     /// # Errors
-    /// 400: all tools that it allows are left out, and one must be called.
+    /// 400: a call is required, and all allowed tools are left out.
     pub(super) fn choice(&mut self, choice: Value) -> Result<Value, ApiError> {
         let mut choice = match choice {
             Value::Object(_) => Fields::from(choice),
@@ -115,7 +114,7 @@ impl Tools {
         Ok(json!({ "type": "allowed_tools", "allowed_tools": { "mode": mode, "tools": tools } }))
     }
 
-    /// The choice of one tool.
+    /// Converts the choice of one tool.
     fn named(&self, mut tool: Fields) -> Value {
         let name = tool.text("name").unwrap_or_default();
         json!({ "type": "function", "function": { "name": chosen_name(&self.names, &name) } })
