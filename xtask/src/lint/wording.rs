@@ -9,11 +9,8 @@ const OPENINGS: [&str; 9] = ["What", "Whether", "Who", "Whose", "Of", "Those", "
 /// Prefixes of constants that have a usual name.
 const PREFIXES: [(&str, &str); 2] = [("MOST_", "MAX_"), ("LEAST_", "MIN_")];
 
-/// Crates that are not reworded yet.
-const LEFT: [&str; 1] = ["crates/leyden-server/"];
-
 pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
-    if !source.is_rust() || LEFT.iter().any(|place| source.path.starts_with(place)) {
+    if !source.is_rust() {
         return Vec::new();
     }
     let mut findings = Vec::new();
