@@ -36,7 +36,7 @@ fn a_model_is_made_smaller_and_answers() {
         (
             vec!["quantize", &model, &files.path("x.gguf"), "Q4_0", "--imatrix", &model],
             1,
-            "no importance matrix",
+            "not an importance matrix",
         ),
     ] {
         let told = leyden(&arguments).failed(code);
