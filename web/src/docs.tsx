@@ -98,6 +98,7 @@ const MORE: Record<string, string[]> = {
   "/v1/completions": ["max_tokens"],
   "/score": ["text_1", "text_2"],
   "/v1/score": ["text_1", "text_2"],
+  "/v1/responses/compact": ["input"],
   "/api/chat": ["messages"],
   "/api/generate": ["prompt"],
   "/api/embeddings": ["prompt"],
