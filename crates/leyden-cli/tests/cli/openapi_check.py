@@ -8,6 +8,7 @@ import sys
 
 import schemathesis
 from schemathesis.cli import schemathesis as command
+from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.openapi.checks import RejectedPositiveData
 
 # What no schema can say of a request, and the server therefore may refuse although the schema does not: whether a
@@ -41,6 +42,9 @@ WORDS_BEYOND_SCHEMAS = (
 
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
+    # A body that is too large is refused before its fields are read.
+    if isinstance(failure, AcceptedNegativeData) and response.status_code == 413:
+        return False
     if not isinstance(failure, RejectedPositiveData):
         return True
     body = response.json()
