@@ -39,7 +39,7 @@ impl Route {
 
     /// Returns true if a request has a body.
     pub(crate) fn has_body(&self) -> bool {
-        self.method == Method::POST || self.path == "/api/delete"
+        self.method == Method::POST && !self.path.ends_with("/cancel") || self.path == "/api/delete"
     }
 
     /// Returns true if it only reports the server's health.

@@ -96,6 +96,8 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     let (inference, stops, probabilities, tokens) = ready;
     let prompts: Vec<usize> = inference.wanted.iter().map(|wanted| wanted.prompt.len()).collect();
     let begun = inference::begin(app, call, inference).await?;
+    let choices = begun.common.choices;
+    let prompts: Vec<usize> = prompts.into_iter().flat_map(|n| std::iter::repeat_n(n, choices)).collect();
     let mut told = Told {
         model: Arc::clone(&begun.common.model),
         name: begun.running.name_of(&begun.common.model),

@@ -56,6 +56,8 @@ fn llama_servers_completions_go_on_as_others_do() {
             (&answer["generation_settings"]["seed"], &answer["generation_settings"]["n_predict"]),
             (&json!(3), &json!(12))
         );
+        let two = ask(&app, "/completion", with(json!({ "n_predict": 12, "n_cmpl": 2 }))).await;
+        assert_eq!((two[0]["content"].as_str(), two.as_array().unwrap().len()), (Some(text), 2), "{two}");
         let pieces = stream(&app, "/completion", request).await;
         let joined: String = pieces.iter().map(|piece| piece["content"].as_str().unwrap()).collect();
         assert_eq!((joined.as_str(), &pieces.last().unwrap()["stop"]), (text, &json!(true)));
