@@ -56,7 +56,7 @@ function Operation({ method, path, it, root }: { method: string; path: string; i
           <h3>Fields</h3>
           <Fields schema={resolve(body, root)} root={root} depth={0} />
           <h3>Example</h3>
-          <pre tabindex={0}>{example(method, path, sample(body, root, MORE[path]))}</pre>
+          <pre tabindex={0}>{example(method, path, sample(body, root, MORE[path] ?? MORE[`/v1${path}`]))}</pre>
         </>
       )}
       {!body && method === "GET" && <pre tabindex={0}>{`curl ${url(path.replace(/^\//, ""))}`}</pre>}
