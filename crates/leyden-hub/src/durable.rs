@@ -1,12 +1,13 @@
 //! File operations that survive a loss of power: first the content is flushed, then the name, then its folder.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use leyden_files::OutputOptions;
+use serde::de::DeserializeOwned;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Creates a folder below `root`, and its parents.
 pub(crate) fn make_folder(root: &Path, folder: &Path) -> Result<()> {
@@ -35,6 +36,20 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
 /// Writes a small file; readers get the old content or the new.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
     leyden_files::write(path, content, OutputOptions::new().files_only()).map_err(Error::io("write", path))
+}
+
+/// Reads a record in JSON of at most `max_bytes`; `None` if there is no file.
+pub(crate) fn read_record<T: DeserializeOwned>(path: &Path, max_bytes: u64) -> Result<Option<T>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(Error::io("open", path))?,
+    };
+    let mut bytes = Vec::new();
+    file.take(max_bytes).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+    let damaged = |error: serde_json::Error| {
+        Error::new(path.display().to_string(), ErrorKind::Record(error.to_string()))
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
 /// Removes a file, which may not exist.

@@ -295,13 +295,7 @@ fn check(name: &str) -> std::result::Result<(), &'static str> {
 fn read(folder: &Path) -> Result<Option<Named>> {
     let path = folder.join(RECORD);
     let damaged = |why: String| Error::new(path.display().to_string(), ErrorKind::Record(why));
-    let file = match File::open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(Error::io("open", &path))?,
-    };
-    let mut bytes = Vec::new();
-    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
-    let record: Record = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let Some(record) = durable::read_record::<Record>(&path, MAX_RECORD_BYTES)? else { return Ok(None) };
     if record.schema != SCHEMA {
         return Err(damaged(format!("schema `{}` instead of `{SCHEMA}`", record.schema)));
     }

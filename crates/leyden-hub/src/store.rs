@@ -11,7 +11,7 @@
 //! keeps its files. The record is trusted no more than the hub: every name in it is checked again.
 
 use std::fs::{self, File, TryLockError};
-use std::io::Read;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -187,13 +187,9 @@ impl Store {
     pub(crate) fn record(&self, repo: &Repo) -> Result<Record> {
         let path = self.repo_folder(repo).join(RECORD);
         let damaged = |why: String| Error::new(path.display().to_string(), ErrorKind::Record(why));
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Record::default()),
-            opened => opened.map_err(Error::io("open", &path))?,
+        let Some(record) = durable::read_record::<Record>(&path, MAX_RECORD_BYTES)? else {
+            return Ok(Record::default());
         };
-        let mut bytes = Vec::new();
-        file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
-        let record: Record = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if record.schema != SCHEMA {
             return Err(damaged(format!("schema `{}` instead of `{SCHEMA}`", record.schema)));
         }
