@@ -62,11 +62,11 @@ pub(crate) struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// Returns all rows of a batch.
     pub(crate) fn all(batch: &Batch<'a>) -> Rows<'a> {
-        Rows::some(batch, &(0..batch.tokens.len()).collect::<Vec<_>>())
+        Rows::some(batch, (0..batch.tokens.len()).collect())
     }
 
     /// Returns rows of a batch by their indices, which ascend.
-    pub(crate) fn some(batch: &Batch<'a>, indices: &[usize]) -> Rows<'a> {
+    pub(crate) fn some(batch: &Batch<'a>, indices: Vec<usize>) -> Rows<'a> {
         let (mut spans, mut text_starts) = (Vec::new(), Vec::new());
         // First row of the sequence in the batch, and among `indices`.
         let (mut start, mut first) = (0, 0);
@@ -85,6 +85,6 @@ impl<'a> Rows<'a> {
             }
             start += span.tokens;
         }
-        Rows { indices: indices.to_vec(), spans, text_starts }
+        Rows { indices, spans, text_starts }
     }
 }

@@ -215,10 +215,10 @@ impl Network for Transformer {
             streams.spread(cpu, work);
         }
         self.parts.ropes.rotations(batch, &mut work.step.rotations);
-        work.place(batch);
-        let wanted = batch.wanted();
-        let (all, wanted_rows) = (Rows::all(batch), Rows::some(batch, &wanted));
-        work.adapters.begin(batch, &wanted);
+        work.step.place(batch);
+        let (all, wanted_rows) = (Rows::all(batch), Rows::some(batch, batch.wanted()));
+        let wanted = &wanted_rows.indices;
+        work.adapters.begin(batch, wanted);
         // From the last layer with keys and values of its own on, only the wanted rows are needed.
         let last = self.config.last_of_own();
         for (i, layer) in self.parts.layers.iter().enumerate() {
@@ -233,12 +233,12 @@ impl Network for Transformer {
         if let Some(streams) = self.parts.streams.as_ref().filter(|_| !wanted.is_empty()) {
             streams.join(cpu, work);
         }
-        let states = indices_of(batch.states, &wanted);
+        let states = indices_of(batch.states, wanted);
         match &self.parts.norm {
             Some(norm) => norm.some_rows(cpu, &work.stream, &states, &mut work.wanted_states),
             None => copy(&states, self.config.width, &work.stream, &mut work.wanted_states),
         }
-        self.predict(cpu, &indices_of(batch.outputs, &wanted), work);
+        self.predict(cpu, &indices_of(batch.outputs, wanted), work);
         match &self.pack {
             Some(pack) => Ok(pack.check_intact()?),
             None => Ok(()),

@@ -33,7 +33,7 @@ pub(crate) struct StepMetadata {
 
 impl StepMetadata {
     /// Sets all but the rotations.
-    fn place(&mut self, batch: &Batch<'_>) {
+    pub(crate) fn place(&mut self, batch: &Batch<'_>) {
         self.slots.clear();
         self.state_rounds.clear();
         self.positions.clear();
@@ -205,11 +205,6 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Sets the metadata of a step.
-    pub(crate) fn place(&mut self, batch: &Batch<'_>) {
-        self.step.place(batch);
-    }
-
     /// Adds up the squares of the inputs of every matrix from now on.
     pub fn record(&mut self, sums: ActivationSums) {
         self.sums = Some(sums);

@@ -1,9 +1,8 @@
 //! Models with recurrent layers reuse cached prefixes and compute the same bits as without.
 
 use super::decoders::{folder, goldens};
-use leyden_engine::{
-    AdapterSet, Engine, EngineOptions, ErrorKind, Outputs, Scope, SequenceId, StepEntry, StepPlan,
-};
+use super::windows::bits;
+use leyden_engine::{AdapterSet, Engine, EngineOptions, ErrorKind, Scope, SequenceId};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_models::HfModel;
@@ -53,18 +52,6 @@ fn scope(owner: &str) -> Arc<Scope> {
     let (model, kv_type) = (String::new(), KvType::F16);
     let (adapters, salt) = (AdapterSet::default(), String::new());
     Arc::new(Scope { model, kv_type, owner: owner.to_owned(), adapters, salt })
-}
-
-/// The bits of the logits after the last token of every entry.
-fn bits(e: &mut Engine, entries: &[(SequenceId, &[u32])]) -> Vec<u32> {
-    let entry = |&(sequence, tokens): &(SequenceId, &[u32])| StepEntry {
-        sequence,
-        tokens: tokens.to_vec(),
-        outputs: Outputs::Last,
-    };
-    let plan = StepPlan { entries: entries.iter().map(entry).collect() };
-    let output = e.step(&plan).unwrap();
-    output.rows().flat_map(|r| r.logits.iter().map(|l| l.to_bits()).collect::<Vec<_>>()).collect()
 }
 
 /// A text's bits on an engine that shares nothing.

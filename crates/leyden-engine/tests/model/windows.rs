@@ -39,8 +39,8 @@ fn text(n: usize, seed: usize) -> Vec<u32> {
     (0..n).map(|i| ((i * 37 + i * i + seed * 11) % 96) as u32).collect()
 }
 
-/// The bits of the logits after the last token of every entry.
-fn bits(e: &mut Engine, entries: &[(SequenceId, &[u32])]) -> Vec<u32> {
+/// Returns the bits of the logits after the last token of every entry.
+pub(crate) fn bits(e: &mut Engine, entries: &[(SequenceId, &[u32])]) -> Vec<u32> {
     let entry = |&(sequence, tokens): &(SequenceId, &[u32])| StepEntry {
         sequence,
         tokens: tokens.to_vec(),

@@ -9,7 +9,7 @@ use crate::gemm::blocking::{
     GEMV_MAX_COLUMNS, Panels, TileBuffer, check, chunk_panels, for_tile_indices, gemv_tile, panel_runs,
     run_tasks, together,
 };
-use crate::gemm::epilogue::Epilogue;
+use crate::gemm::epilogue::{Epilogue, Write};
 use crate::gemm::int8_rows::{multiply_rows, multiply_rows_activated};
 use crate::gemm::packed_weights::Layout;
 use crate::gemm::panels::PanelMatrix;
@@ -31,11 +31,12 @@ pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
     }
 }
 
-/// Computes one product and applies an activation function to its results.
+/// Computes one product and applies an activation function to its results, which replace those of `product.out`.
 ///
 /// # Panics
-/// As [`multiply`].
+/// As [`multiply`]; if the product is to be added.
 pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, activation: Activation) {
+    assert_eq!(product.write, Write::Set, "activated results are not added");
     match product.weights.layout {
         Layout::Int8Rows { .. } => multiply_rows_activated(cpu, input, product, activation),
         Layout::Panels { .. } => {

@@ -138,8 +138,7 @@ impl<'a> PanelMatrix<'a> {
     /// Multiplies panel `p` with one tile into `out[c][16]`.
     #[inline(always)]
     pub(super) fn tile(self, tier: Tier, p: usize, tile: &Tile<'_>, out: &mut [f32]) {
-        let matrix: PanelMatrix<'_> = self;
-        matrix.by_tile(tier, tile)(p, out);
+        PanelMatrix::by_tile(self, tier, tile)(p, out);
     }
 
     /// Returns [`tile`](Self::tile) for many panels: a function of the panel and the output.
