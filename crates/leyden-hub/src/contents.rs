@@ -134,7 +134,7 @@ impl Store {
     /// Removes the model at a path like [`Store::remove`]; returns `None` if the store has no model there.
     ///
     /// # Errors
-    /// Those of [`Store::remove`].
+    /// Errors of [`Store::remove`].
     pub fn remove_at(&self, path: &Path) -> Result<Option<Removed>> {
         let contents = self.contents()?;
         if let Some(named) = contents.named.iter().find(|named| named.path == path) {

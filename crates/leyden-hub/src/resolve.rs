@@ -73,7 +73,7 @@ pub fn locate(model: &Path, store: impl FnOnce() -> Result<Store>) -> Result<Loc
 /// checkpoint, and the first part of a split GGUF file.
 ///
 /// # Errors
-/// Those of [`locate`], or if the model is not in the store.
+/// Errors of [`locate`]; also if the model is not in the store.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ pub fn resolve(model: &Path, store: &Store) -> Result<PathBuf> {
 /// Does the same as [`resolve`] with a store that is looked up only if MODEL is no existing path.
 ///
 /// # Errors
-/// Those of [`resolve`], or if `store` fails.
+/// Errors of [`resolve`]; also if `store` fails.
 ///
 /// ```
 /// use leyden_hub::{Store, resolve_with};

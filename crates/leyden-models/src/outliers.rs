@@ -1,7 +1,7 @@
 //! Outlier channels of the inputs of INT8 rows, found by running an encoder on random tokens when it is loaded.
 //!
-//! The same few channels of an encoder's hidden states are large for any text (Dettmers et al., LLM.int8(), 2022;
-//! Kovaleva et al., BERT Busters, 2021), so random tokens do: on 200 questions of banking77, vectors of MiniLM are as
+//! A few channels of an encoder's hidden states are large, the same ones for any text (Dettmers et al., LLM.int8(),
+//! 2022; Kovaleva et al., BERT Busters, 2021), so random tokens do: on 200 questions of banking77, vectors of MiniLM are as
 //! accurate with channels found on random tokens as with channels found on the questions. The tokens are the same at
 //! each load, and so are the channels, since results are the same on every machine.
 

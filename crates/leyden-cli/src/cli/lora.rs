@@ -10,7 +10,7 @@ pub(super) struct Lora {
     /// LoRA adapter: a folder of PEFT, or a GGUF file. May be repeated; several are added up
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     lora: Vec<PathBuf>,
-    /// The same with a number that its results are multiplied by
+    /// LoRA adapter with a factor on its results
     #[arg(long, value_name = "FILE:SCALE", value_delimiter = ',', value_parser = scaled)]
     lora_scaled: Vec<(PathBuf, f32)>,
 }
@@ -31,7 +31,7 @@ pub(super) struct ServedLora {
     /// model so. May be repeated
     #[arg(long, visible_alias = "lora-modules", value_name = "[NAME=]FILE", value_delimiter = ',')]
     lora: Vec<String>,
-    /// LoRA adapter with a number that its results are multiplied by
+    /// LoRA adapter with a factor on its results
     #[arg(long, value_name = "FILE:SCALE", value_delimiter = ',', value_parser = scaled)]
     lora_scaled: Vec<(PathBuf, f32)>,
 }

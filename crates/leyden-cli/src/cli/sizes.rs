@@ -27,7 +27,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     if (1.0..9e15).contains(&bytes) { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-/// The same, or 0.
+/// Returns the bytes of a size, which may be 0.
 ///
 /// # Errors
 /// As [`bytes`].

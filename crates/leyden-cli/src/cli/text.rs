@@ -76,7 +76,7 @@ pub(super) fn date(seconds: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", era * 400 + year + later)
 }
 
-/// The same with the time, as ISO 8601 has it.
+/// Returns date and time in the form of ISO 8601.
 pub(super) fn date_time(seconds: u64) -> String {
     let time = seconds % 86_400;
     format!("{}T{:02}:{:02}:{:02}Z", date(seconds), time / 3600, time / 60 % 60, time % 60)

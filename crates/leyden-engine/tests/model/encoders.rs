@@ -181,7 +181,7 @@ fn names_of_older_checkpoints_are_known() {
     assert!(of(renamed) == want);
 }
 
-/// The same model as a GGUF file, with other tensor names.
+/// Hidden states of a golden folder's model equal those of its GGUF file, which has other tensor names.
 #[test]
 fn a_gguf_file_gives_the_same_states() {
     const NAMES: [(&str, &str); 13] = [

@@ -14,7 +14,7 @@ use leyden_tensor::{Error, HfFolder, Json, MAX_KEYS, MAX_TENSORS, Safetensors, W
 /// Maximum memory of reading, beyond the file itself: `TIMES` times its size plus `CONSTANT` bytes. The shortest
 /// tensor has some 60 bytes in a header and three records of 200 bytes together in memory.
 const TIMES: usize = 16;
-/// The same for JSON: `[],` in a configuration becomes a value of 72 bytes in a vector that doubles.
+/// Bound of memory for JSON files: `[],` in a configuration becomes a value of 72 bytes in a vector that doubles.
 const TIMES_JSON: usize = 80;
 /// Needed by error messages and growing vectors even for tiny files.
 const CONSTANT: usize = 1 << 16;

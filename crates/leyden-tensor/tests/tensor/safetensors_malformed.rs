@@ -245,7 +245,7 @@ fn each_is_refused_by_name() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same bytes through a file: the error begins with the path.
+/// Errors of malformed files on disk begin with the path.
 #[test]
 fn each_is_refused_when_opened() {
     let folder = tempfile::tempdir().unwrap();

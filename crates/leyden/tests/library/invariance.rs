@@ -1,4 +1,4 @@
-//! The same prompt and seed give the same text with any number of threads, cached or not.
+//! Invariance of texts: prompt and seed determine them, with any number of threads, cached or not.
 
 use leyden::{GenerateOptions, LoadOptions, Model, SessionOptions};
 use std::ops::ControlFlow;

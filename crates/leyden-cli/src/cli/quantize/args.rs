@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// --calibration
     #[arg(long, value_name = "BITS", conflicts_with_all = ["target", "target_size", "pure", "overrides"])]
     pub(super) target_bpw: Option<f64>,
-    /// The same for a file of so many bytes, such as 700MB or 4.5GiB
+    /// Choose a type for every tensor, like --target-bpw, so that the file has this size, such as 700MB or 4.5GiB
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, conflicts_with_all = ["target", "pure", "overrides"])]
     pub(super) target_size: Option<u64>,
     /// Text on which the KL divergence that each tensor alone costs is measured

@@ -407,7 +407,7 @@ fn bare(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The same however the text is cut.
+    /// Returns a text as drawn, and checks that cutting it into pieces changes nothing.
     fn drawn(width: Option<usize>, text: &str) -> String {
         let mut whole = Markdown::new(width);
         let at_once = whole.push(text) + &whole.finish();

@@ -127,7 +127,7 @@ proptest! {
         }
     }
 
-    /// The same calls give the same plans.
+    /// Equal calls give equal plans.
     #[test]
     fn plans_are_reproducible((options, blocks) in options(), acts in prop::collection::vec(act(), 1..12)) {
         let run = || {

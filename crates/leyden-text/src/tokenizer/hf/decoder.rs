@@ -205,7 +205,7 @@ struct Strip {
     stop: u32,
 }
 
-/// The same at the beginning of the text only.
+/// Step that strips at the beginning of the text only.
 struct StripText(Strip);
 
 fn read_strip(field: &Field<'_>) -> Result<Box<dyn Step>, Error> {
