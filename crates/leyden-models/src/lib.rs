@@ -44,7 +44,7 @@ pub use arch::{ARCHITECTURES, config_of_json};
 pub use architecture::Architecture;
 pub use batch::{Batch, Span};
 pub use config::{
-    AltUpConfig, ClassifierConfig, DeltaNetConfig, DenseActivation, DenseConfig, ExpertsConfig, Head,
+    AltUpConfig, ClassifierConfig, DeltaNetConfig, DenseActivation, DenseConfig, ExpertsConfig, HeadConfig,
     Labelled, LatentConfig, LayerConfig, Mamba2Config, ModelConfig, NormConfig, NormKind, NormPlacement,
     QkNorm, RecurrentConfig, RopeConfig, RopeScaling, Scores, SharedExpert, SpanConfig, SparseConfig,
     Temperature, Values, VectorDense, YarnRamp,

@@ -10,7 +10,7 @@
 
 use crate::activation_sums::ActivationSums;
 use crate::batch::{Batch, Rows};
-use crate::config::{Head, LayerConfig, ModelConfig, NormPlacement};
+use crate::config::{HeadConfig, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::layers::{
     Classifier, Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Spans, Sparse, Streams, TokenVectors,
@@ -79,16 +79,16 @@ impl Parts {
         };
         let vocabulary = embedding.vocabulary();
         let head = match c.head {
-            Head::States | Head::Classifier(_) => {
+            HeadConfig::States | HeadConfig::Classifier(_) => {
                 // The file may keep the head that a decoder was trained with.
                 loader.ignore("output.weight")?;
                 None
             }
-            Head::Logits if loader.has("output.weight")? => {
+            HeadConfig::Logits if loader.has("output.weight")? => {
                 Some(loader.matrix("output.weight", vocabulary, c.width)?)
             }
             // Without a matrix of its own the head shares the embedding's (tied embeddings).
-            Head::Logits => Some(loader.matrix("token_embd.weight", vocabulary, c.width)?),
+            HeadConfig::Logits => Some(loader.matrix("token_embd.weight", vocabulary, c.width)?),
         };
         let head_bias = loader.vector("output.bias", vocabulary)?.filter(|_| head.is_some());
         let classifier = c.classifier().map(|config| Classifier::load(loader, config, c)).transpose()?;

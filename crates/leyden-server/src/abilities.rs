@@ -1,7 +1,7 @@
 //! Abilities of models, and the choice of a model for a request without the field `model`.
 
 use hyper::StatusCode;
-use leyden_models::{Head, Labelled, ModelConfig};
+use leyden_models::{HeadConfig, Labelled, ModelConfig};
 
 use crate::error::ApiError;
 
@@ -23,7 +23,7 @@ impl Abilities {
         let classifier = config.classifier();
         Abilities {
             text: config.generates(),
-            vectors: config.head == Head::States && config.sparse.is_none() && config.spans.is_none(),
+            vectors: config.head == HeadConfig::States && config.sparse.is_none() && config.spans.is_none(),
             sparse: config.sparse.is_some(),
             labels: classifier.is_some_and(|classifier| matches!(classifier.of, Labelled::Text(_))),
             ranks: classifier.is_some_and(|classifier| classifier.ranks()),

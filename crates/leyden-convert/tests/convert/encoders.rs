@@ -191,6 +191,6 @@ fn classifiers_keep_their_heads_and_positions_their_places() {
             ],
         );
         let config = round(made.path());
-        assert!(config.head != leyden_models::Head::States, "{class}");
+        assert!(config.head != leyden_models::HeadConfig::States, "{class}");
     }
 }

@@ -1,7 +1,7 @@
 //! EuroBERT (Boizard et al., 2025): Llama's blocks with bidirectional attention.
 
 use super::{ATTENTION, Architecture, Conversion, DECODER, FFN, HfClass};
-use crate::config::{DenseActivation, Head, HeadClass, ModelConfig, Reader, hf_head};
+use crate::config::{DenseActivation, HeadClass, HeadConfig, ModelConfig, Reader, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
 use leyden_kernels::attention::Mask;
@@ -40,7 +40,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     let mut config = r.decoder(RopePairs::Halves)?.each(|_, layer| layer.mask = Mask::Full);
-    config.head = Head::States;
+    config.head = HeadConfig::States;
     if let Reader::Hf(hf, _) = r {
         let key = "classifier_pooling";
         let ranks = hf.json().opt_str(key)?;

@@ -3,7 +3,7 @@
 
 use super::gemma2::{TENSORS, attention_scale};
 use super::{Architecture, Conversion, DECODER, HfClass};
-use crate::config::{Field, Head, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
+use crate::config::{Field, HeadConfig, ModelConfig, NormPlacement, QkNorm, Reader, RopeScaling, field};
 use crate::error::Error;
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::{Activation, RopePairs};
@@ -75,7 +75,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             return Ok(bidirectional(config));
         }
         if classes.contains(&"Gemma3TextModel") {
-            config.head = Head::States;
+            config.head = HeadConfig::States;
         }
     }
     Ok(config)
@@ -127,7 +127,7 @@ pub(super) fn blocks(r: &Reader<'_>, default_pattern: usize) -> Result<ModelConf
 
 /// Returns the embedding model, with bidirectional attention. Sliding windows reach half their size to either side.
 fn bidirectional(mut config: ModelConfig) -> ModelConfig {
-    config.head = Head::States;
+    config.head = HeadConfig::States;
     config.each(|_, layer| {
         layer.mask = match layer.mask {
             Mask::Window(tokens) => Mask::Around(tokens / 2),

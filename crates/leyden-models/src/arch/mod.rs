@@ -2,7 +2,7 @@
 //! metadata or `config.json`.
 
 use crate::architecture::Architecture;
-use crate::config::{Head, ModelConfig, Reader, check_gguf, check_hf, check_type};
+use crate::config::{HeadConfig, ModelConfig, Reader, check_gguf, check_hf, check_type};
 use crate::conversion::Conversion;
 use crate::error::Error;
 use crate::hf_class::{ATTENTION, DECODER, EXPERTS, FFN, HfClass, attention_biases};
@@ -154,7 +154,7 @@ pub(crate) fn hf_model(json: &Json) -> Result<(ModelConfig, &'static HfClass, Ve
     let mut config = (arch.config)(&Reader::Hf(config, arch.name))?;
     // A headless body returns its hidden states.
     if config.generates() && class.is_body(&json.opt_array_str("architectures")?.unwrap_or_default()) {
-        config.head = Head::States;
+        config.head = HeadConfig::States;
     }
     check_hf(json, &config, arch.own_keys)?;
     Ok((config, class, biases))

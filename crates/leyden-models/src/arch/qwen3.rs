@@ -2,7 +2,7 @@
 
 use super::qwen2::refuse_windows;
 use super::{Architecture, Conversion, DECODER, HfClass, attention_biases};
-use crate::config::{Head, HeadClass, ModelConfig, QkNorm, Reader, Scores, gguf_head, hf_head};
+use crate::config::{HeadClass, HeadConfig, ModelConfig, QkNorm, Reader, Scores, gguf_head, hf_head};
 use crate::error::Error;
 use crate::pooling::Pooling;
 use leyden_kernels::ops::RopePairs;
@@ -38,14 +38,14 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         Reader::Gguf(meta, name) => gguf_head(meta, name, Pooling::Last)?,
         Reader::Hf(hf, _) => Some(hf_head(hf, HeadClass::new(Pooling::Last, None))?),
     };
-    if let Some(Head::Classifier(mut classifier)) = head {
+    if let Some(HeadConfig::Classifier(mut classifier)) = head {
         if matches!(r, Reader::Gguf(..)) && classifier.labels.len() == 2 {
             classifier.scores = Scores::YesNo;
         }
         if classifier.ranks() {
             classifier.prompt.get_or_insert_with(|| RANK_PROMPT.to_owned());
         }
-        config.head = Head::Classifier(classifier);
+        config.head = HeadConfig::Classifier(classifier);
     }
     Ok(config)
 }

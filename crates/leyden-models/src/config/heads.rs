@@ -1,7 +1,7 @@
 //! Classification heads: by the class of a Hugging Face configuration, or by the keys of a GGUF file.
 
 use super::hf::HfConfig;
-use super::{ClassifierConfig, DenseActivation, DenseConfig, Head, Labelled, Scores};
+use super::{ClassifierConfig, DenseActivation, DenseConfig, HeadConfig, Labelled, Scores};
 use crate::error::Error;
 use crate::pooling::{Pooling, ranks};
 use leyden_tensor::{Escaped, Metadata};
@@ -31,7 +31,7 @@ impl HeadClass {
 
 /// Returns the head of the class that a `config.json` names; for a class without labels, the hidden states are the
 /// result.
-pub(crate) fn hf_head(hf: &HfConfig<'_>, class: HeadClass) -> Result<Head, Error> {
+pub(crate) fn hf_head(hf: &HfConfig<'_>, class: HeadClass) -> Result<HeadConfig, Error> {
     let json = hf.json();
     let classes = json.opt_array_str("architectures")?.unwrap_or_default();
     let is = |end: &str| classes.iter().any(|class| class.ends_with(end));
@@ -39,10 +39,10 @@ pub(crate) fn hf_head(hf: &HfConfig<'_>, class: HeadClass) -> Result<Head, Error
         let (labels, scores) = (labels(hf)?, Scores::Softmax);
         let dense = class.dense.filter(|_| class.of_tokens);
         let config = ClassifierConfig { labels, of: Labelled::Tokens, dense, scores, prompt: None };
-        return Ok(Head::Classifier(config));
+        return Ok(HeadConfig::Classifier(config));
     }
     if !is("ForSequenceClassification") {
-        return Ok(Head::States);
+        return Ok(HeadConfig::States);
     }
     let labels = labels(hf)?;
     let kind = "problem_type";
@@ -56,7 +56,7 @@ pub(crate) fn hf_head(hf: &HfConfig<'_>, class: HeadClass) -> Result<Head, Error
     };
     let dense = class.dense;
     let of = Labelled::Text(class.pooling);
-    Ok(Head::Classifier(ClassifierConfig { labels, of, dense, scores, prompt: None }))
+    Ok(HeadConfig::Classifier(ClassifierConfig { labels, of, dense, scores, prompt: None }))
 }
 
 /// Returns the label names from `id2label`. Without it, there are `num_labels` labels, 2 by default, named `LABEL_0`
@@ -88,7 +88,7 @@ pub(crate) fn gguf_head(
     meta: &Metadata,
     architecture: &str,
     pooling: Pooling,
-) -> Result<Option<Head>, Error> {
+) -> Result<Option<HeadConfig>, Error> {
     const KEY: &str = "classifier.output_labels";
     let key = format!("{architecture}.{KEY}");
     let names = meta.opt_array_str(&key)?;
@@ -114,7 +114,7 @@ pub(crate) fn gguf_head(
     // Converters write the dense layer if there is one; no key says so.
     let dense = Some(DenseConfig { activation: DenseActivation::Tanh, norm: false, optional: true });
     let prompt = meta.opt_str("tokenizer.chat_template.rerank")?.map(str::to_owned);
-    Ok(Some(Head::Classifier(ClassifierConfig {
+    Ok(Some(HeadConfig::Classifier(ClassifierConfig {
         labels,
         of: Labelled::Text(pooling),
         dense,

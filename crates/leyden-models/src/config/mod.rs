@@ -51,7 +51,7 @@ pub struct ModelConfig {
     /// Normalisation.
     pub norm: NormConfig,
     /// Head on the last layer's states.
-    pub head: Head,
+    pub head: HeadConfig,
     /// Factor on logits.
     pub logit_scale: f32,
     /// Output size and similarity function of text embeddings.
@@ -80,7 +80,7 @@ impl ModelConfig {
     /// Returns whether the model has logits, and so can generate text.
     #[must_use]
     pub fn generates(&self) -> bool {
-        self.head == Head::Logits
+        self.head == HeadConfig::Logits
     }
 
     /// Returns whether tokens attend to later tokens, so that a text must be computed in one step.
@@ -124,8 +124,8 @@ impl ModelConfig {
     #[must_use]
     pub fn classifier(&self) -> Option<&ClassifierConfig> {
         match &self.head {
-            Head::Classifier(classifier) => Some(classifier),
-            Head::Logits | Head::States => None,
+            HeadConfig::Classifier(classifier) => Some(classifier),
+            HeadConfig::Logits | HeadConfig::States => None,
         }
     }
 
@@ -145,7 +145,7 @@ impl ModelConfig {
 
 /// Head on the states of the last layer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Head {
+pub enum HeadConfig {
     /// Logits of the next token, from the normalised states.
     Logits,
     /// None: the states are the result.

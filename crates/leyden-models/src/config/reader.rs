@@ -5,7 +5,9 @@
 use super::checks::{MAX_LAYERS, MAX_SIZE};
 use super::gguf::{self, Rotation};
 use super::hf::HfConfig;
-use super::{Head, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig, RopeScaling};
+use super::{
+    HeadConfig, LayerConfig, ModelConfig, NormConfig, NormKind, NormPlacement, RopeConfig, RopeScaling,
+};
 use crate::error::Error;
 use crate::vector_form::VectorForm;
 use leyden_kernels::attention::{MAX_HEAD_DIM, Mask};
@@ -379,7 +381,7 @@ impl Reader<'_> {
         });
         config.norm.kind = NormKind::Layer;
         config.embedding_norm = true;
-        config.head = Head::States;
+        config.head = HeadConfig::States;
         Ok(config)
     }
 
@@ -441,7 +443,7 @@ impl Reader<'_> {
             embedding_norm: false,
             embedding_width: None,
             norm: NormConfig { kind: NormKind::Rms, eps, offset: 0.0 },
-            head: Head::Logits,
+            head: HeadConfig::Logits,
             logit_scale: 1.0,
             vectors: VectorForm::default(),
             vector_dense: Vec::new(),

@@ -5,7 +5,7 @@ use super::gguf_keys::{describe, describe_encoder};
 use super::{BARE_NAMES, Conversion};
 use crate::arch::{hf_class, hf_model};
 use crate::architecture::Architecture;
-use crate::config::{Head, Labelled, LayerConfig, ModelConfig, RopeConfig, RopeScaling, SparseConfig};
+use crate::config::{HeadConfig, Labelled, LayerConfig, ModelConfig, RopeConfig, RopeScaling, SparseConfig};
 use crate::error::Error;
 use crate::frequencies::Frequencies;
 use crate::gliner;
@@ -221,7 +221,7 @@ impl Plan<'_> {
             }
         }
         let mut parts: Vec<&str> = Vec::new();
-        if let Head::Classifier(classifier) = &self.config.head {
+        if let HeadConfig::Classifier(classifier) = &self.config.head {
             if classifier.dense.is_some() {
                 parts.extend(["cls", "cls.norm"]);
             }

@@ -7,8 +7,8 @@ use super::texts::near;
 use super::value::{Binary, Function, Op, Text};
 use super::weight::Weight;
 use crate::config::{
-    ClassifierConfig, DenseActivation, Head, Labelled, LayerConfig, ModelConfig, NormKind, NormPlacement,
-    PositionBias,
+    ClassifierConfig, DenseActivation, HeadConfig, Labelled, LayerConfig, ModelConfig, NormKind,
+    NormPlacement, PositionBias,
 };
 use crate::layers::bucket;
 use crate::pooling::Pooling;
@@ -80,8 +80,8 @@ impl Matcher<'_, '_> {
     pub(super) fn output(&mut self, out: &Text) -> Result<(), Refused> {
         let config = self.config;
         let states = match &config.head {
-            Head::Classifier(classifier) => self.classifier(classifier, out)?,
-            Head::States | Head::Logits => out.clone(),
+            HeadConfig::Classifier(classifier) => self.classifier(classifier, out)?,
+            HeadConfig::States | HeadConfig::Logits => out.clone(),
         };
         self.states(&states)
     }

@@ -22,7 +22,7 @@ mod texts;
 mod value;
 mod weight;
 
-use crate::config::{Head, ModelConfig, PositionBias};
+use crate::config::{HeadConfig, ModelConfig, PositionBias};
 use crate::error::Error;
 use encoder::{Matcher, Probe};
 use eval::{Eval, Refused};
@@ -121,7 +121,7 @@ fn probe(onnx: &Onnx, config: &ModelConfig, json: &Json) -> Result<Probe, Refuse
 fn output<'a>(onnx: &'a Onnx, config: &ModelConfig) -> Result<&'a str, Refused> {
     let outputs = &onnx.graph().outputs;
     let names: &[&str] = match config.head {
-        Head::Classifier(_) => &["logits"],
+        HeadConfig::Classifier(_) => &["logits"],
         _ => &["last_hidden_state", "token_embeddings", "hidden_states"],
     };
     let named = names.iter().find_map(|name| outputs.iter().find(|output| output.name == *name));

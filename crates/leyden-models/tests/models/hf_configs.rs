@@ -5,7 +5,7 @@
 use leyden_kernels::attention::Mask;
 use leyden_kernels::ops::RopePairs;
 use leyden_models::{
-    Head, LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, RopeScaling, YarnRamp,
+    HeadConfig, LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, RopeScaling, YarnRamp,
     config_of_json,
 };
 use leyden_tensor::Json;
@@ -51,7 +51,7 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
         token_vectors: None,
         spans: None,
         norm: NormConfig { kind: NormKind::Rms, eps: norm_eps, offset: 0.0 },
-        head: Head::Logits,
+        head: HeadConfig::Logits,
         logit_scale: 1.0,
         logit_soft_cap: None,
         per_layer_input: None,

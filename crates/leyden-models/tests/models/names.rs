@@ -1,7 +1,7 @@
 //! Names in configurations: keys with different names in releases of transformers, and classes that are bodies of
 //! others.
 
-use leyden_models::{ARCHITECTURES, Head, ModelConfig, config_of_json};
+use leyden_models::{ARCHITECTURES, HeadConfig, ModelConfig, config_of_json};
 use leyden_tensor::Json;
 use serde_json::{Value, json};
 
@@ -66,8 +66,8 @@ fn bodies_of_decoders_have_states() {
             read(&config).unwrap_or_else(|e| panic!("{class}: {e}"))
         };
         let (whole, alone) = (config(class), config(body));
-        assert_eq!((&whole.head, &alone.head), (&Head::Logits, &Head::States), "{body}");
-        assert_eq!(ModelConfig { head: Head::States, ..whole }, alone, "{body}");
+        assert_eq!((&whole.head, &alone.head), (&HeadConfig::Logits, &HeadConfig::States), "{body}");
+        assert_eq!(ModelConfig { head: HeadConfig::States, ..whole }, alone, "{body}");
         let error = read(&decoder(model_type, "WarpModel")).unwrap_err();
         assert!(error.starts_with("config.json: architectures: WarpModel is not supported"), "{error}");
     }
