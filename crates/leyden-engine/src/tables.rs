@@ -251,20 +251,44 @@ impl BlockTables {
         if keep <= s.published && !tokens.is_multiple_of(BLOCK_TOKENS) {
             return Err(ErrorKind::SharedBlock { tokens }.into());
         }
-        if let Some(states) =
-            self.states.as_mut().filter(|_| tokens < s.tokens || !States::is_current(&s.state))
-        {
+        self.cut(id, tokens);
+        Ok(())
+    }
+
+    /// Truncates a sequence to nothing, from where every kind of layer can continue. Does nothing if it is not open.
+    pub fn clear(&mut self, id: SequenceId) {
+        self.cut(id, 0);
+    }
+
+    /// Releases the reserved blocks after those of the sequence's tokens. Does nothing if it is not open.
+    pub fn release_unused(&mut self, id: SequenceId) {
+        let Some(s) = self.sequences.get_mut(&id) else { return };
+        let keep = s.tokens.div_ceil(BLOCK_TOKENS);
+        self.keep_blocks(id, keep);
+    }
+
+    /// Truncates a sequence, if it is open, to a length that was checked.
+    fn cut(&mut self, id: SequenceId, tokens: usize) {
+        let Some(s) = self.sequences.get_mut(&id) else { return };
+        let states = self.states.as_mut().filter(|_| tokens < s.tokens || !States::is_current(&s.state));
+        if let Some(states) = states {
             let last = tokens.checked_sub(1).map(|last| s.blocks[last / BLOCK_TOKENS]);
             states.restore(&mut s.state, last);
         }
         s.tokens = tokens;
+        let keep = tokens.div_ceil(BLOCK_TOKENS);
         s.published = s.published.min(keep);
+        self.keep_blocks(id, keep);
+    }
+
+    /// Releases all but the first `keep` blocks of a sequence.
+    fn keep_blocks(&mut self, id: SequenceId, keep: usize) {
+        let Some(s) = self.sequences.get_mut(&id) else { return };
         let mut blocks = std::mem::take(&mut s.blocks);
         self.release(&mut blocks, keep);
         if let Some(s) = self.sequences.get_mut(&id) {
             s.blocks = blocks;
         }
-        Ok(())
     }
 
     /// Reserves blocks for the first `tokens` tokens of a sequence, evicting kept blocks as needed. Returns `false` and

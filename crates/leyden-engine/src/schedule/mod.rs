@@ -382,10 +382,7 @@ impl Scheduler {
     fn end(&mut self, task: &Task, finish: Finish, tables: &mut BlockTables) {
         match (task.request.held, task.sequence) {
             (None, Some(sequence)) => tables.close(sequence),
-            // Returns reserved blocks that were not used; truncating to the present length changes nothing else.
-            (Some(held), _) => {
-                drop(tables.tokens(held.sequence).and_then(|n| tables.truncate(held.sequence, n)))
-            }
+            (Some(held), _) => tables.release_unused(held.sequence),
             (None, None) => {}
         }
         let generated = task.generated();

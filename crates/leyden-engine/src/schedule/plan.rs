@@ -235,7 +235,8 @@ impl Scheduler {
         })
     }
 
-    /// Admits a request from the queue, if there is room for its tokens. Returns whether it was admitted.
+    /// Admits a request from the queue, if there is room for its tokens, or ends it if its held sequence cannot be used.
+    /// Returns false if there is no room.
     fn admit(
         &mut self,
         id: RequestId,
@@ -264,7 +265,11 @@ impl Scheduler {
             (Some(held), _) => {
                 let same = held.same.min(task.cacheable().len() - 1);
                 let cached = tables.keepable(held.sequence, same);
-                drop(tables.truncate(held.sequence, cached));
+                if tables.truncate(held.sequence, cached).is_err() {
+                    // The caller has closed the sequence, or shares its blocks.
+                    self.end(&task, Finish::Failed, tables);
+                    return true;
+                }
                 tables.plan_checkpoints(held.sequence, task.tokens.len(), same);
                 (held.sequence, cached)
             }

@@ -82,7 +82,7 @@ impl Scheduler {
                 // The held sequence stays open, and is emptied.
                 Some(held) => {
                     held.same = 0;
-                    drop(tables.truncate(sequence, 0));
+                    tables.clear(sequence);
                 }
                 None => tables.close(sequence),
             }

@@ -1,7 +1,7 @@
 //! Requested results of prompts besides an answer: logits and states of their tokens, no answer at all, held sequences,
 //! whole texts.
 
-use super::sim::{prompt, request};
+use super::sim::{prompt, request, scope};
 use crate::engine::{Outputs, WholeText};
 use crate::schedule::*;
 use crate::tables::{BlockTables, SequenceId};
@@ -181,6 +181,52 @@ fn a_held_sequence_stays_open_with_all_that_was_computed() {
     assert_eq!(turn(4, &text, 30, 0), (30, 100, 2));
     tables.close(sequence);
     assert_eq!(tables.available_blocks(), 8);
+}
+
+/// Held sequences that the caller has closed, or opened with a scope, cannot be truncated.
+#[test]
+fn a_request_whose_held_sequence_cannot_be_truncated_ends() {
+    let mut tables = BlockTables::new(8);
+    let mut scheduler = Scheduler::new(SchedulerOptions::default(), 8);
+    let text = prompt(1, 150);
+    let (shared, _) = tables.open_shared(scope(1), &text);
+    assert!(tables.reserve(shared, 150));
+    tables.advance(shared, 150);
+    tables.publish(shared, &text).unwrap();
+    let closed = tables.open();
+    tables.close(closed);
+    for (id, sequence) in [(1, shared), (2, closed)] {
+        let held = Some(Held { sequence, same: 30 });
+        let request = Request { held, ..request(id, 1, text.clone(), 2) };
+        scheduler.submit(request, Duration::ZERO).unwrap();
+    }
+    scheduler.submit(request(3, 1, prompt(2, 40), 2), Duration::ZERO).unwrap();
+    let served = serve(&mut scheduler, &mut tables);
+    let ends = [(1, (Finish::Failed, 0)), (2, (Finish::Failed, 0)), (3, (Finish::Length, 2))];
+    assert_eq!(served.ends, ends.into());
+    assert_eq!(tables.tokens(shared).unwrap(), 150);
+}
+
+/// A failed step leaves a recurrent sequence's state lost, so it cannot be truncated to its own length.
+#[test]
+fn a_failed_step_returns_the_unused_blocks_of_a_held_sequence() {
+    let mut tables = BlockTables::new(8).with_states(0);
+    let mut scheduler = Scheduler::new(SchedulerOptions::default(), 8);
+    let sequence = tables.open();
+    let held = |same| Some(Held { sequence, same });
+    let first = Request { held: held(0), ..request(1, 1, prompt(1, 100), 0) };
+    scheduler.submit(first, Duration::ZERO).unwrap();
+    serve(&mut scheduler, &mut tables);
+    let second = Request { held: held(100), ..request(2, 1, prompt(1, 300), 0) };
+    scheduler.submit(second, Duration::ZERO).unwrap();
+    let step = scheduler.plan(Duration::ZERO, &mut tables).unwrap();
+    let new = [(sequence, step.scheduled[0].tokens)];
+    tables.checkpoints(&new);
+    tables.end_step(&new, false);
+    let request = RequestId(2);
+    let failed = Decision::Finished { request, finish: Finish::Failed, generated: 0 };
+    assert_eq!(scheduler.abandon(&mut tables), [failed]);
+    assert_eq!((tables.tokens(sequence).unwrap(), tables.blocks_of(sequence)), (100, 2));
 }
 
 #[test]
