@@ -14,6 +14,7 @@ mod conversion;
 mod error;
 mod frequencies;
 mod gliner;
+pub mod heads;
 mod hf;
 mod hf_class;
 mod input_form;

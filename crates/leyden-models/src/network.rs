@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::config::ModelConfig;
 use crate::error::Error;
+use crate::heads::{HeadInput, HeadOutput};
 use crate::lora::{Adapter, AdapterSet};
 use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
@@ -39,6 +40,25 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the number of multiplications with weights in a step of `tokens` tokens, `outputs` of which go through
     /// the whole model; of the others the last layer computes keys and values only.
     fn step_macs(&self, tokens: usize, outputs: usize) -> u64;
+
+    /// Computes the heads of texts, and calls `take` once for each text, with its index and the output; the output is
+    /// `None` if it or the hidden states have values that are not finite. Texts with equal heads share matrix products
+    /// where rows do not depend on each other.
+    ///
+    /// # Panics
+    /// If [`Head::check`](crate::heads::Head::check) fails, or the hidden states are not those of the tokens. The engine
+    /// checks requests before.
+    fn heads(&self, cpu: &Cpu, texts: &[HeadInput<'_>], take: &mut dyn FnMut(usize, Option<HeadOutput>));
+
+    /// Computes the head of one text; see [`heads`](Self::heads).
+    ///
+    /// # Panics
+    /// As [`heads`](Self::heads).
+    fn head(&self, cpu: &Cpu, text: HeadInput<'_>) -> Option<HeadOutput> {
+        let mut found = None;
+        self.heads(cpu, &[text], &mut |_, output| found = output);
+        found
+    }
 
     /// Returns the vectors of texts from their pooled hidden states, with [`ModelConfig::vector_dense`] applied.
     fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32>;

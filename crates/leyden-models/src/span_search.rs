@@ -17,9 +17,9 @@ pub struct LabelledSpan {
 }
 
 impl SpanConfig {
-    /// Returns the spans whose best label scores above `threshold`, from the
-    /// [`Network::span_logits`](crate::Network::span_logits) of `words` words that begin with word `first`. Spans for
-    /// which `counts` is false are skipped.
+    /// Returns the spans whose best label scores above `threshold`, from the logits of
+    /// [`SpanLogits`](crate::heads::SpanLogits) for `words` words that begin with word `first`. Spans for which
+    /// `counts` is false are skipped.
     pub fn found(
         &self,
         tier: Tier,

@@ -12,10 +12,8 @@ use crate::activation_sums::ActivationSums;
 use crate::batch::{Batch, Rows};
 use crate::config::{HeadConfig, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
-use crate::layers::{
-    Classifier, Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Spans, Sparse, Streams, TokenVectors,
-    TokenWeights, VectorDenses, keep,
-};
+use crate::heads::{HeadInput, HeadOutput, HeadWeights};
+use crate::layers::{Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Streams, keep};
 use crate::loader::Loader;
 use crate::lora::{self, Adapter, AdapterSet, Targets};
 use crate::network::Network;
@@ -53,12 +51,8 @@ pub(crate) struct Parts {
     /// Projection from hidden states to logits.
     head: Option<PackedWeights>,
     head_bias: Option<Vec<f32>>,
-    classifier: Option<Classifier>,
-    sparse: Option<Sparse>,
-    token_weights: Option<TokenWeights>,
-    token_vectors: Option<TokenVectors>,
-    spans: Option<Spans>,
-    vector_dense: VectorDenses,
+    /// Heads on the hidden states of a text.
+    heads: HeadWeights,
 }
 
 impl Parts {
@@ -91,27 +85,8 @@ impl Parts {
             HeadConfig::Logits => Some(loader.matrix("token_embd.weight", vocabulary, c.width)?),
         };
         let head_bias = loader.vector("output.bias", vocabulary)?.filter(|_| head.is_some());
-        let classifier = c.classifier().map(|config| Classifier::load(loader, config, c)).transpose()?;
-        let sparse = Sparse::load(loader, c, vocabulary)?;
-        let (token_weights, token_vectors) = (TokenWeights::load(loader, c)?, TokenVectors::load(loader, c)?);
-        let spans = Spans::load(loader, c)?;
-        let vector_dense = VectorDenses::load(loader, c)?;
-        Ok(Parts {
-            embedding,
-            per_layer,
-            streams,
-            ropes,
-            layers,
-            norm,
-            head,
-            head_bias,
-            classifier,
-            sparse,
-            token_weights,
-            token_vectors,
-            spans,
-            vector_dense,
-        })
+        let heads = HeadWeights::load(loader, c, vocabulary)?;
+        Ok(Parts { embedding, per_layer, streams, ropes, layers, norm, head, head_bias, heads })
     }
 
     /// Returns the number of logits of a token.
@@ -126,14 +101,7 @@ impl Parts {
         let streams = self.streams.iter().flat_map(Streams::matrices);
         let layers =
             self.embedding.matrices().chain(per_layer).chain(streams).chain(layers).chain(&self.head);
-        let heads = layers.chain(self.classifier.iter().flat_map(Classifier::matrices));
-        heads
-            .chain(self.sparse.iter().flat_map(Sparse::matrices))
-            .chain(self.token_weights.iter().flat_map(TokenWeights::matrices))
-            .chain(self.token_vectors.iter().flat_map(TokenVectors::matrices))
-            .chain(self.spans.iter().flat_map(Spans::matrices))
-            .chain(self.vector_dense.matrices())
-            .collect()
+        layers.chain(self.heads.matrices()).collect()
     }
 }
 
@@ -245,12 +213,16 @@ impl Network for Transformer {
         }
     }
 
+    fn heads(&self, cpu: &Cpu, texts: &[HeadInput<'_>], take: &mut dyn FnMut(usize, Option<HeadOutput>)) {
+        self.parts.heads.compute(cpu, texts, take);
+    }
+
     fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32> {
-        self.parts.vector_dense.project(cpu, pooled)
+        self.parts.heads.vector_dense.project(cpu, pooled)
     }
 
     fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)> {
-        let mut weights = match (&self.parts.sparse, &self.parts.token_weights) {
+        let mut weights = match (&self.parts.heads.sparse, &self.parts.heads.token_weights) {
             (Some(head), _) => head.weights(cpu, states),
             (None, Some(head)) => head.weights(cpu, tokens, states),
             (None, None) => Vec::new(),
@@ -265,19 +237,19 @@ impl Network for Transformer {
     }
 
     fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32> {
-        match &self.parts.token_vectors {
+        match &self.parts.heads.token_vectors {
             Some(head) => head.vectors(cpu, &states),
             None => states,
         }
     }
 
     fn span_logits(&self, cpu: &Cpu, states: &[f32], words: &[Range<usize>], labels: &[usize]) -> Vec<f32> {
-        let head = self.parts.spans.as_ref();
+        let head = self.parts.heads.spans.as_ref();
         head.map_or_else(Vec::new, |head| head.logits(cpu, states, words, labels))
     }
 
     fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
-        self.parts.classifier.as_ref().map_or_else(Vec::new, |head| head.logits(cpu, states))
+        self.parts.heads.classifier.as_ref().map_or_else(Vec::new, |head| head.logits(cpu, states))
     }
 }
 

@@ -52,6 +52,11 @@ impl Classifier {
         self.dense.iter().map(|(dense, ..)| &dense.weights).chain([&self.output.weights])
     }
 
+    /// Returns the number of labels.
+    pub(crate) fn labels(&self) -> usize {
+        self.output.weights.rows()
+    }
+
     /// Computes the logits of all labels for each of `states` `[n, width]`: `[n, labels]`.
     pub(crate) fn logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
         let mut activations = PackedA::default();
@@ -73,7 +78,7 @@ impl Classifier {
 }
 
 impl ClassifierConfig {
-    /// Turns logits from [`label_logits`](crate::Network::label_logits) `[n, labels]` into scores, in place.
+    /// Turns logits `[n, labels]` of [`LabelLogits`](crate::heads::LabelLogits) into scores, in place.
     pub fn scores(&self, tier: Tier, logits: &mut [f32]) {
         for row in logits.chunks_exact_mut(self.labels.len()) {
             match self.scores {
@@ -84,8 +89,8 @@ impl ClassifierConfig {
         }
     }
 
-    /// Returns the relevance of each pair of texts from its [`label_logits`](crate::Network::label_logits) `[n,
-    /// labels]`: from 0 to 1 or, if `raw`, as log-odds.
+    /// Returns the relevance of each pair of texts from the logits `[n, labels]` of
+    /// [`LabelLogits`](crate::heads::LabelLogits): from 0 to 1 or, if `raw`, as log-odds.
     #[must_use]
     pub fn relevance(&self, tier: Tier, logits: &[f32], raw: bool) -> Vec<f32> {
         let odds = |row: &[f32]| match row {

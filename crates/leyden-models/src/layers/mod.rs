@@ -33,7 +33,7 @@ pub(crate) use position_bias::bucket;
 pub(crate) use rope::Ropes;
 pub(crate) use spans::Spans;
 pub(crate) use sparse::Sparse;
-pub(crate) use token_heads::{TokenVectors, TokenWeights};
+pub(crate) use token_heads::{TokenProjection, TokenWeights};
 pub(crate) use vector_dense::VectorDenses;
 
 use crate::activation_sums::ActivationSums;

@@ -152,6 +152,11 @@ impl Spans {
         }))
     }
 
+    /// Returns the parameters of the head.
+    pub(crate) fn config(&self) -> &SpanConfig {
+        &self.config
+    }
+
     /// Returns its matrices, in the order of the computation.
     pub(crate) fn matrices(&self) -> impl Iterator<Item = &PackedWeights> {
         let rnn = self.rnn.iter().flatten().flat_map(|direction| [&direction.input, &direction.state]);

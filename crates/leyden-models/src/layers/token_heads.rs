@@ -42,13 +42,13 @@ impl TokenWeights {
     }
 }
 
-/// Head of token vectors: a vector of length 1 for each token but the first.
+/// Projection of hidden states to token vectors.
 #[derive(Debug)]
-pub(crate) struct TokenVectors(Linear);
+pub(crate) struct TokenProjection(Linear);
 
-impl TokenVectors {
-    pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig) -> Result<Option<TokenVectors>, Error> {
-        let of = |n| Linear::load(loader, "token_vector", n, c.width).map(TokenVectors);
+impl TokenProjection {
+    pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig) -> Result<Option<TokenProjection>, Error> {
+        let of = |n| Linear::load(loader, "token_vector", n, c.width).map(TokenProjection);
         c.token_vectors.map(of).transpose()
     }
 
@@ -56,6 +56,12 @@ impl TokenVectors {
         [&self.0.weights]
     }
 
+    /// Returns the number of values of a vector.
+    pub(crate) fn width(&self) -> usize {
+        self.0.weights.rows()
+    }
+
+    /// Computes a vector of length 1 for each token but the first, from the hidden states of all tokens.
     pub(crate) fn vectors(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
         let (n, width) = (self.0.weights.rows(), self.0.weights.k());
         let states = states.get(width..).unwrap_or_default();

@@ -26,6 +26,11 @@ impl VectorDenses {
         self.0.iter().map(|(linear, _)| &linear.weights)
     }
 
+    /// Returns the width of their output vectors; `None` without layers.
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.0.last().map(|(linear, _)| linear.weights.rows())
+    }
+
     /// Applies the layers to vectors `[n, inputs]`.
     pub(crate) fn project(&self, cpu: &Cpu, mut vectors: Vec<f32>) -> Vec<f32> {
         for (linear, activation) in &self.0 {
