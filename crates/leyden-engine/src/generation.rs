@@ -3,13 +3,19 @@
 //!
 //! It drives a [`Scheduler`] and an [`Engine`] and keeps an [`Answer`] per request, which receives the results. Grammar
 //! masks, sampling and probabilities of a request take up to some milliseconds and depend on no other request: they run
-//! in parallel on the pool's threads, which are idle between two forward passes.
+//! in parallel on the pool's threads, which are idle between two forward passes. Heads of prompts that are complete are
+//! computed after them, one after the other or together, with each matrix product on the pool.
 
 use crate::engine::{Engine, OutputRow, Outputs, StateRow, StepOutput};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::logprobs::TokenLogprobs;
-use crate::schedule::{Chosen, Decision, Refusal, Request, RequestId, Scheduled, Scheduler, Step, StepCost};
+use crate::pooling::Pool;
+use crate::schedule::{
+    Chosen, Decision, PromptRows, Refusal, Request, RequestId, Scheduled, Scheduler, Step, StepCost,
+};
 use leyden_kernels::Cpu;
+use leyden_models::Network;
+use leyden_models::heads::{HeadInput, HeadOutput};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +23,8 @@ use std::time::Duration;
 /// Callback for the position of a token and the logits after it.
 pub type LogitReader = dyn Fn(usize, &[f32]) + Send + Sync;
 
-/// Receiver of a request's results. Its methods run on the pool's threads, for several answers at a time.
+/// Receiver of a request's results. Its methods run on the pool's threads, for several answers at a time, unless they
+/// say otherwise.
 pub trait Answer: Send {
     /// Returns the number of top tokens to report with the log probability of each prompt token, where the request asks
     /// for their logits ([`PromptRows::Logits`](crate::schedule::PromptRows)); `None` if log probabilities are not
@@ -35,8 +42,11 @@ pub trait Answer: Send {
         None
     }
 
-    /// Takes the hidden states of the next prompt tokens, if they are requested.
-    fn pool(&mut self, _states: &[StateRow<'_>]) {}
+    /// Takes the output of the head that the request asks for
+    /// ([`PromptRows::Head`](crate::schedule::PromptRows)): once, when the prompt is computed, on the thread that runs
+    /// [`Generator::compute`]. An error of kind [`ErrorKind::NotFinite`] means that the hidden states or the output
+    /// have values that are not finite.
+    fn output(&mut self, _output: Result<HeadOutput, Error>) {}
 
     /// Samples the tokens after the rows: one, and one more for each accepted draft token, as
     /// [`verify`](crate::schedule::verify) does. Returns them and whether the request ends with them. An empty list
@@ -56,7 +66,16 @@ pub struct Generator<A> {
     active: Active<A>,
 }
 
-type Active<A> = HashMap<RequestId, (Request, A)>;
+type Active<A> = HashMap<RequestId, Member<A>>;
+
+/// Request that was not taken out.
+#[derive(Debug)]
+struct Member<A> {
+    request: Request,
+    answer: A,
+    /// Hidden states of the prompt so far, if the request asks for the output of a head.
+    pool: Option<Pool>,
+}
 
 /// Result of a step.
 #[derive(Debug, Default)]
@@ -110,12 +129,12 @@ impl<A: Answer> Generator<A> {
 
     /// Returns the requests that were not taken out, with their answers.
     pub fn active(&self) -> impl Iterator<Item = (&Request, &A)> {
-        self.active.values().map(|(request, answer)| (request, answer))
+        self.active.values().map(|member| (&member.request, &member.answer))
     }
 
     /// Returns one of these requests.
     pub fn get_mut(&mut self, id: RequestId) -> Option<(&Request, &mut A)> {
-        self.active.get_mut(&id).map(|(request, answer)| (&*request, answer))
+        self.active.get_mut(&id).map(|member| (&member.request, &mut member.answer))
     }
 
     /// Puts a request in the queue.
@@ -123,18 +142,25 @@ impl<A: Answer> Generator<A> {
     /// # Errors
     /// The request cannot be served, or not now; its answer is returned.
     pub fn submit(&mut self, request: Request, answer: A, now: Duration) -> Result<(), (Refusal, A)> {
+        let mut pool = None;
+        if let PromptRows::Head { head, .. } = &request.rows {
+            if let Err(error) = head.check(self.engine.model().config(), request.prompt.len()) {
+                return Err((Refusal::Head(error), answer));
+            }
+            pool = Some(Pool::of(head));
+        }
         if let Err(refusal) = self.scheduler.submit(request.clone(), now) {
             return Err((refusal, answer));
         }
-        self.active.insert(request.id, (request, answer));
+        self.active.insert(request.id, Member { request, answer, pool });
         Ok(())
     }
 
     /// Takes out a request, and cancels it if it is unfinished.
     pub fn take(&mut self, id: RequestId) -> Option<(Request, A)> {
-        let taken = self.active.remove(&id)?;
+        let Member { request, answer, .. } = self.active.remove(&id)?;
         self.scheduler.cancel(id, self.engine.tables_mut());
-        Some(taken)
+        Some((request, answer))
     }
 
     /// Returns the engine and drops the requests that were not taken out.
@@ -147,7 +173,7 @@ impl<A: Answer> Generator<A> {
     #[must_use]
     pub fn into_active(self) -> Vec<(Request, A)> {
         drop(self.engine);
-        self.active.into_values().collect()
+        self.active.into_values().map(|member| (member.request, member.answer)).collect()
     }
 
     /// Plans the next step; see [`Scheduler::plan`]. If it schedules nothing, there is nothing to compute.
@@ -175,6 +201,8 @@ impl<A: Answer> Generator<A> {
             }
         };
         let (chosen, guesses) = hand_out(step, &output, &mut self.active, &self.cpu);
+        let tokens = step.scheduled.iter().map(|s| s.tokens).sum();
+        compute_heads(step, self.engine.model(), self.cpu.for_tokens(tokens), &mut self.active);
         let decisions = self.scheduler.commit(&chosen, self.engine.tables_mut())?;
         Ok(Outcome { decisions, failed: None, guesses })
     }
@@ -248,8 +276,8 @@ impl<'a> Entry<'a> {
 /// Entry that a thread of the pool processes.
 struct Turn<'a, A> {
     entry: &'a Entry<'a>,
-    /// Answer of the request; `None` if that was taken out.
-    answer: Option<&'a mut A>,
+    /// The request; `None` if it was taken out.
+    member: Option<&'a mut Member<A>>,
     /// Sampled tokens, and whether the request ends. A request that was taken out has none.
     chosen: (Vec<u32>, bool),
 }
@@ -267,20 +295,20 @@ fn hand_out<A: Answer>(
     let entries = Entry::all(step, &rows, &states);
     score(&entries, active, cpu);
     read(&entries, active, cpu);
-    let mut answers: HashMap<RequestId, &mut A> = active.iter_mut().map(|(id, a)| (*id, &mut a.1)).collect();
+    let mut members: HashMap<RequestId, &mut Member<A>> = active.iter_mut().map(|(id, m)| (*id, m)).collect();
     let mut turns = Vec::new();
     for entry in &entries {
-        let answer = answers.remove(&entry.scheduled.request);
-        turns.push(Mutex::new(Turn { entry, answer, chosen: (Vec::new(), true) }));
+        let member = members.remove(&entry.scheduled.request);
+        turns.push(Mutex::new(Turn { entry, member, chosen: (Vec::new(), true) }));
     }
     cpu.pool().run(turns.len(), |i| {
         let mut turn = turns[i].lock().unwrap_or_else(PoisonError::into_inner);
-        let Turn { entry, answer: Some(answer), chosen } = &mut *turn else { return };
-        if !entry.states.is_empty() {
-            answer.pool(entry.states);
+        let Turn { entry, member: Some(member), chosen } = &mut *turn else { return };
+        if let Some(pool) = &mut member.pool {
+            entry.states.iter().for_each(|row| pool.push(row.position, row.state));
         }
         if entry.scheduled.samples {
-            *chosen = answer.choose(entry.choice, entry.guesses);
+            *chosen = member.answer.choose(entry.choice, entry.guesses);
         }
     });
     let (mut all, mut guesses) = (Vec::new(), (0, 0));
@@ -296,11 +324,35 @@ fn hand_out<A: Answer>(
     (all, guesses)
 }
 
+/// Computes the heads of the prompts that a step completes, and passes the outputs to the answers.
+fn compute_heads<A: Answer>(step: &Step, model: &dyn Network, cpu: &Cpu, active: &mut Active<A>) {
+    let pooled = active.iter_mut().filter(|(_, member)| member.pool.is_some());
+    let mut members: HashMap<RequestId, &mut Member<A>> = pooled.map(|(id, m)| (*id, m)).collect();
+    let mut complete = Vec::new();
+    for s in &step.scheduled {
+        let Some(Member { request, answer, pool }) = members.remove(&s.request) else { continue };
+        if let PromptRows::Head { head, .. } = &request.rows
+            && s.position + s.tokens == request.prompt.len()
+            && let Some(pool) = pool.take()
+        {
+            complete.push((head, &request.prompt[..], pool.into_vector(), answer));
+        }
+    }
+    let (mut inputs, mut answers) = (Vec::new(), Vec::new());
+    for (head, tokens, states, answer) in &mut complete {
+        inputs.push(HeadInput { head, tokens, states });
+        answers.push(answer);
+    }
+    model.heads(cpu, &inputs, &mut |i, output| {
+        answers[i].output(output.ok_or_else(|| ErrorKind::NotFinite.into()));
+    });
+}
+
 /// Passes the logits of prompts to their readers.
 fn read<A: Answer>(entries: &[Entry<'_>], active: &Active<A>, cpu: &Cpu) {
     let mut wanted: Vec<(&LogitReader, &OutputRow<'_>)> = Vec::new();
     for entry in entries {
-        let reader = active.get(&entry.scheduled.request).and_then(|(_, answer)| answer.reader());
+        let reader = active.get(&entry.scheduled.request).and_then(|member| member.answer.reader());
         wanted
             .extend(reader.into_iter().flat_map(|reader| entry.prompt.iter().map(move |row| (reader, row))));
     }
@@ -315,7 +367,7 @@ fn score<A: Answer>(entries: &[Entry<'_>], active: &mut Active<A>, cpu: &Cpu) {
     let mut wanted = Vec::new();
     for entry in entries {
         let id = entry.scheduled.request;
-        let Some((request, answer)) = active.get(&id) else { continue };
+        let Some(Member { request, answer, .. }) = active.get(&id) else { continue };
         let Some(top) = answer.scores() else { continue };
         for row in entry.prompt {
             // The prompt's last token is followed by no token of the prompt.
@@ -339,8 +391,8 @@ fn score<A: Answer>(entries: &[Entry<'_>], active: &mut Active<A>, cpu: &Cpu) {
         }
     }
     for (id, told) in by_request {
-        if let Some((_, answer)) = active.get_mut(&id) {
-            answer.score(told);
+        if let Some(member) = active.get_mut(&id) {
+            member.answer.score(told);
         }
     }
 }

@@ -15,9 +15,9 @@ const COPIES: usize = 2;
 /// Returns the maximum bytes of the answers of `tasks`; `width` is the number of values in a token's hidden state.
 pub(crate) fn bytes(tasks: &[Task], width: usize) -> usize {
     let of = |task: &Task| match &task.work {
-        Work::State(states) => {
+        Work::Head { head, .. } => {
             // A mean needs the states of all tokens, but stores only one vector.
-            let rows = if states.pool.keeps_all() { task.prompt.len() } else { 1 };
+            let rows = if head.pooling().is_none() { task.prompt.len() } else { 1 };
             rows.saturating_mul(width).saturating_mul(size_of::<f32>()).saturating_add(ENTRY)
         }
         Work::Text(choice) => {
@@ -35,26 +35,26 @@ pub(crate) fn bytes(tasks: &[Task], width: usize) -> usize {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::worker::States;
-    use leyden_engine::{Pool, Pooling};
+    use leyden_engine::Pooling;
+    use leyden_models::heads::{Head, TextVector, TokenStates};
     use std::sync::Arc;
 
     /// Vectors of as many texts as a request may have, for eight clients at a time.
     #[test]
     fn vectors_count_as_vectors_and_states_as_states() {
-        let texts = |pool: &Pool, tokens: usize, count: usize| -> Vec<Task> {
-            let states = || States { pool: pool.clone(), whole: None };
+        let texts = |head: Head, tokens: usize, count: usize| -> Vec<Task> {
+            let work = || Work::Head { head: head.clone(), second: None };
             let prompt = Arc::new(vec![0; tokens]);
-            let task = || Task { prompt: Arc::clone(&prompt), max_tokens: 0, work: Work::State(states()) };
+            let task = || Task { prompt: Arc::clone(&prompt), max_tokens: 0, work: work() };
             (0..count).map(|_| task()).collect()
         };
         let limits = Limits::default();
         for pooling in [Pooling::Mean, Pooling::Cls, Pooling::Last, Pooling::Max] {
-            let vectors = bytes(&texts(&Pool::new(pooling), 512, limits.embedding_inputs), 1024);
+            let vectors = bytes(&texts(TextVector { pooling }.into(), 512, limits.embedding_inputs), 1024);
             assert!(vectors >= limits.embedding_inputs * 1024 * size_of::<f32>(), "{pooling:?}");
             assert!(8 * vectors <= limits.answers_bytes, "{pooling:?}: {vectors}");
         }
-        let states = bytes(&texts(&Pool::every(), 512, 2), 1024);
+        let states = bytes(&texts(TokenStates.into(), 512, 2), 1024);
         assert!(states >= 2 * 512 * 1024 * size_of::<f32>());
     }
 }

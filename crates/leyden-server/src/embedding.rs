@@ -12,8 +12,8 @@ use crate::fields::Fields;
 use crate::schema::BY_MODEL;
 use crate::served::Served;
 use crate::usage::Usage;
-use leyden_engine::Pool;
 use leyden_models::Similarity;
+use leyden_models::heads::TextVector;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ pub(crate) fn read(
     // vLLM's name for `normalize` is an activation.
     let normalize = body.flag("normalize").or_else(|| body.flag("use_activation")).unwrap_or(true);
     let before = encoding::prompt_before(&model, body)?;
-    let wanted = encoding::texts(&model, call, inputs, long, &before, &Pool::new(model.pooling))?;
+    let head = TextVector { pooling: model.pooling }.into();
+    let wanted = encoding::texts(&model, call, inputs, long, &before, &head)?;
     Ok(Wanted { model, wanted, dimensions, normalize, unit: false })
 }
 
@@ -56,7 +57,7 @@ pub(crate) async fn vectors(
     wanted: Wanted,
 ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
     let Wanted { wanted, dimensions, normalize, unit, .. } = wanted;
-    let (states, usage) = wanted.vectors(app, call).await?;
+    let (states, usage) = wanted.values(app, call).await?;
     let vector = |state: Vec<f32>| {
         let state = shortened(state, dimensions, unit);
         if normalize { normalised(&state) } else { state }

@@ -9,8 +9,9 @@ use crate::generate;
 use crate::prompt::{self, Extent};
 use crate::served::Served;
 use crate::usage::Usage;
-use crate::worker::{States, Task, Work};
-use leyden_engine::{Pool, Pooling, WholeText};
+use crate::worker::{Task, Work};
+use leyden_engine::Pooling;
+use leyden_models::heads::{Head, HeadOutput, LabelLogits, SparseVector};
 use leyden_models::{ClassifierConfig, Labelled};
 use leyden_text::{Bounds, Pairs, RenderOptions, SoleMessage};
 use serde_json::{Value, json};
@@ -153,24 +154,22 @@ pub(crate) fn input(body: &mut Fields, name: &str) -> Inputs {
     vec![(name.to_owned(), body.take(name).unwrap_or_default().into())]
 }
 
-/// Prompts whose hidden states are to be computed.
+/// Prompts with the heads to compute for them.
 pub(crate) struct Wanted {
     pub(crate) model: Arc<Served>,
     tasks: Vec<Task>,
 }
 
-/// Makes the task that computes and pools the states of one text.
+/// Makes the task that computes the head of one text.
 fn task(
     model: &Served,
     path: &str,
     tokens: Vec<u32>,
-    pool: Pool,
+    head: Head,
     second: Option<usize>,
 ) -> Result<Task, ApiError> {
     prompt::room(model, path, tokens.len())?;
-    let whole = model.network.config().needs_whole_texts();
-    let whole = whole.then(|| WholeText { second, first_only: pool.needs_first_only() });
-    Ok(Task { prompt: Arc::new(tokens), max_tokens: 0, work: Work::State(States { pool, whole }) })
+    Ok(Task { prompt: Arc::new(tokens), max_tokens: 0, work: Work::Head { head, second } })
 }
 
 /// Prompt that precedes the texts of a request.
@@ -210,12 +209,12 @@ pub(crate) fn texts(
     inputs: Inputs,
     long: Long,
     before: &Before,
-    pool: &Pool,
+    head: &Head,
 ) -> Result<Wanted, ApiError> {
     let system = match before {
         Before::Message(system) => system,
         Before::Words(words) => {
-            return several(model, call, inputs, long, (words, pool), (&prompt::of_whole_text, 0));
+            return several(model, call, inputs, long, (words, head), (&prompt::of_whole_text, 0));
         }
     };
     let (Some(form), Some(template)) = (model.prompts.message(), &model.template) else {
@@ -235,7 +234,7 @@ pub(crate) fn texts(
         extent
             .encode(model, param, text, |tokenizer, text, bounds| sole.encode_within(tokenizer, text, bounds))
     };
-    several(model, call, inputs, long, ("", pool), (&encode, tail))
+    several(model, call, inputs, long, ("", head), (&encode, tail))
 }
 
 /// Makes tasks of texts; `encode` makes tokens of a text, and truncation keeps the last `tail` of them.
@@ -244,7 +243,7 @@ fn several(
     call: &Call,
     inputs: Inputs,
     long: Long,
-    (before, pool): (&str, &Pool),
+    (before, head): (&str, &Head),
     (encode, tail): (prompt::Encode<'_>, usize),
 ) -> Result<Wanted, ApiError> {
     let mut tasks = Vec::new();
@@ -259,7 +258,7 @@ fn several(
         };
         for (path, mut tokens) in texts {
             long.cut(model, &mut tokens, tail);
-            tasks.push(task(model, &path, tokens, pool.clone(), None)?);
+            tasks.push(task(model, &path, tokens, head.clone(), None)?);
         }
     }
     Ok(Wanted { model: Arc::clone(model), tasks })
@@ -299,8 +298,13 @@ impl Wanted {
     }
 
     /// Adds a prompt that is at `path` in the request.
-    pub(crate) fn add(&mut self, path: &str, tokens: Vec<u32>, pool: Pool) -> Result<(), ApiError> {
-        self.tasks.push(task(&self.model, path, tokens, pool, None)?);
+    pub(crate) fn add(
+        &mut self,
+        path: &str,
+        tokens: Vec<u32>,
+        head: impl Into<Head>,
+    ) -> Result<(), ApiError> {
+        self.tasks.push(task(&self.model, path, tokens, head.into(), None)?);
         Ok(())
     }
 
@@ -309,71 +313,63 @@ impl Wanted {
         self.tasks.is_empty()
     }
 
-    /// Computes the pooled states of each text, and returns the output of `head` for them. The head runs in the queue
-    /// of requests that take long to prepare, and holds the lease of the model meanwhile.
-    pub(crate) async fn headed<T: Send + 'static>(
+    /// Computes the head of each text, and returns the result of `finish` for the outputs. That runs in the queue of
+    /// requests that take long to prepare, and holds the lease of the model meanwhile.
+    pub(crate) async fn finished<T: Send + 'static>(
         self,
         app: Arc<App>,
         call: Call,
-        head: impl FnOnce(&Served, Vec<Vec<f32>>) -> T + Send + 'static,
+        finish: impl FnOnce(&Served, Vec<HeadOutput>) -> T + Send + 'static,
     ) -> Result<(T, Usage), ApiError> {
         let (lease, key, deadline) = (call.lease(), call.caller.fairness(), call.deadline(&app));
         let model = Arc::clone(&self.model);
-        let (states, usage) = self.states(Arc::clone(&app), call).await?;
+        let (outputs, usage) = self.outputs(Arc::clone(&app), call).await?;
         let turn = app.long.take(key, deadline.into()).await?;
         let made = prompt::aside(move || {
             let _kept = (turn, lease);
-            Ok(head(&model, states))
+            Ok(finish(&model, outputs))
         });
         Ok((made.await?, usage))
     }
 
-    /// Computes the pooled states of each text.
-    pub(crate) async fn states(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
+    /// Computes the head of each text.
+    async fn outputs(self, app: Arc<App>, call: Call) -> Result<(Vec<HeadOutput>, Usage), ApiError> {
         let running = generate::submit(app, call, &self.model, self.tasks, String::new()).await?;
         let (answers, usage) = running.collect().await?;
-        Ok((answers.into_iter().map(|answer| answer.state).collect(), usage))
+        let outputs = answers.into_iter().map(|answer| answer.output.ok_or_else(missing));
+        Ok((outputs.collect::<Result<_, _>>()?, usage))
     }
 
-    /// Computes the vectors of texts, not normalized.
-    pub(crate) async fn vectors(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
-        if self.model.network.config().vector_dense.is_empty() {
-            return self.states(app, call).await;
-        }
-        self.headed(app, call, |model, states| {
-            let lengths = states.iter().map(|_| model.vector_width).collect::<Vec<_>>();
-            split(&model.network.vectors(&model.heads, states.concat()), &lengths)
-        })
-        .await
+    /// Computes the vectors or logits of each text; several of a text one after the other. Vectors of texts are not
+    /// normalized.
+    pub(crate) async fn values(self, app: Arc<App>, call: Call) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
+        let (outputs, usage) = self.outputs(app, call).await?;
+        let values = outputs.into_iter().map(|output| match output {
+            HeadOutput::Vectors { values, .. } | HeadOutput::Logits { values, .. } => Ok(values),
+            _ => Err(missing()),
+        });
+        Ok((values.collect::<Result<_, _>>()?, usage))
     }
 
     /// Computes a sparse embedding of each text: token ids of the vocabulary with their weights.
-    pub(crate) async fn sparse(self, app: Arc<App>, call: Call) -> Result<Vec<Vec<(u32, f32)>>, ApiError> {
-        let texts: Vec<Arc<Vec<u32>>> = self.tasks.iter().map(|task| Arc::clone(&task.prompt)).collect();
-        let made = self.headed(app, call, move |model, states| {
-            let counted = |id: &u32| Some(*id).filter(|id| !model.tokenizer.is_special(*id));
-            let of = |(text, states): (&Arc<Vec<u32>>, &Vec<f32>)| {
-                let tokens: Vec<Option<u32>> = text.iter().map(counted).collect();
-                model.network.sparse(&model.heads, &tokens, states)
-            };
-            texts.iter().zip(&states).map(of).collect()
-        });
-        Ok(made.await?.0)
-    }
-
-    /// Computes the vectors of all tokens of each text, concatenated.
-    pub(crate) async fn token_vectors(
-        self,
+    pub(crate) async fn sparse(
+        mut self,
         app: Arc<App>,
         call: Call,
-    ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
-        if self.model.network.config().token_vectors.is_none() {
-            return self.states(app, call).await;
+    ) -> Result<Vec<Vec<(u32, f32)>>, ApiError> {
+        for task in &mut self.tasks {
+            let is_special = |id: &u32| self.model.tokenizer.is_special(*id);
+            let mut special: Vec<u32> = task.prompt.iter().copied().filter(is_special).collect();
+            special.sort_unstable();
+            special.dedup();
+            task.work = Work::Head { head: SparseVector { special }.into(), second: None };
         }
-        self.headed(app, call, |model, states| {
-            states.into_iter().map(|states| model.network.token_vectors(&model.heads, states)).collect()
-        })
-        .await
+        let (outputs, _) = self.outputs(app, call).await?;
+        let weights = outputs.into_iter().map(|output| match output {
+            HeadOutput::Sparse(weights) => Ok(weights),
+            _ => Err(missing()),
+        });
+        weights.collect()
     }
 
     /// Computes the scores of all labels for each text, or for each of its tokens.
@@ -383,28 +379,18 @@ impl Wanted {
         call: Call,
         raw: bool,
     ) -> Result<(Vec<Vec<f32>>, Usage), ApiError> {
-        self.headed(app, call, move |model, states| {
-            let Some(classifier) = model.network.config().classifier() else { return Vec::new() };
-            let labels = classifier.labels.len();
-            let lengths: Vec<usize> = states.iter().map(|s| s.len() / model.width * labels).collect();
-            let mut logits = model.network.label_logits(&model.heads, &states.concat());
-            if !raw {
-                classifier.scores(model.heads.tier(), &mut logits);
-            }
-            split(&logits, &lengths)
-        })
-        .await
+        let model = Arc::clone(&self.model);
+        let (mut logits, usage) = self.values(app, call).await?;
+        if let Some(classifier) = model.network.config().classifier().filter(|_| !raw) {
+            logits.iter_mut().for_each(|logits| classifier.scores(model.tier, logits));
+        }
+        Ok((logits, usage))
     }
 }
 
-/// Splits the output of a head into the parts of the texts: a head computes all texts of a request in one product.
-fn split(mut all: &[f32], lengths: &[usize]) -> Vec<Vec<f32>> {
-    let mut next = |n: &usize| {
-        let (first, rest) = all.split_at((*n).min(all.len()));
-        all = rest;
-        first.to_vec()
-    };
-    lengths.iter().map(&mut next).collect()
+/// Returns the error of an answer without the output of its head.
+fn missing() -> ApiError {
+    ApiError::internal("the output of the model's head is missing")
 }
 
 /// Returns the classifier head of a model that labels texts, and its pooling.
@@ -502,7 +488,8 @@ pub(crate) fn pairs(
         };
         for pair in windows {
             of.push(number);
-            tasks.push(task(model, path, pair.ids, Pool::new(pooling), pair.second)?);
+            let head = LabelLogits { of: Labelled::Text(pooling) }.into();
+            tasks.push(task(model, path, pair.ids, head, pair.second)?);
         }
     }
     Ok(Ranking { wanted: Wanted { model: Arc::clone(model), tasks }, of, count: all.len() })
@@ -522,7 +509,7 @@ impl Ranking {
         let mut best = vec![f32::NEG_INFINITY; count];
         if let Some(classifier) = model.network.config().classifier() {
             for (number, logits) in of.into_iter().zip(logits) {
-                let score = classifier.relevance(model.heads.tier(), &logits, raw).first().copied();
+                let score = classifier.relevance(model.tier, &logits, raw).first().copied();
                 best[number] = best[number].max(score.unwrap_or_default());
             }
         }

@@ -92,7 +92,7 @@ pub(crate) async fn submit(
     }
     let answers = tasks.iter().map(|task| match task.work {
         Work::Text(_) => task.max_tokens,
-        Work::State(_) => 0,
+        Work::Head { .. } => 0,
     });
     let most = answers.fold(prompt, usize::saturating_add);
     let mut reserved = Reserved::new(&app, &call.caller, most)?;
@@ -221,7 +221,7 @@ impl Running {
                 w.say(update.parts);
                 w.logprobs.extend(update.logprobs);
                 w.prompt_logprobs.extend(update.prompt_logprobs);
-                w.state.extend(update.state);
+                w.output = update.output.or(w.output.take());
                 w.generated = w.generated.max(update.generated);
                 w.end = w.end.or(update.end);
             }

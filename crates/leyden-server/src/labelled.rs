@@ -1,4 +1,4 @@
-//! Extraction of entities for labels in the request: the prompts, and the decoding of the hidden states.
+//! Extraction of entities for labels in the request: the prompts, and the choice among the spans found.
 
 use crate::app::App;
 use crate::call::Call;
@@ -8,8 +8,8 @@ use crate::fields::Fields;
 use crate::served::Served;
 use crate::usage::Usage;
 use hyper::StatusCode;
-use leyden_engine::Pool;
-use leyden_models::{LabelledSpan, SpanConfig, choose_spans};
+use leyden_models::heads::{FoundSpans, HeadOutput, SpanLogits};
+use leyden_models::{LabelledSpan, choose_spans};
 use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, WindowLimits};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -22,11 +22,8 @@ const MAX_ENTITIES: usize = 1 << 16;
 pub(crate) struct LabelRequest {
     wanted: Wanted,
     labels: Vec<String>,
-    /// Indexes of the tokens whose hidden states represent the labels.
-    label_tokens: Vec<usize>,
     /// Each text, with its words and windows.
     texts: Vec<(String, LabelledText)>,
-    threshold: f32,
     nested: bool,
 }
 
@@ -95,19 +92,20 @@ pub(crate) fn read(
     }
     let limits =
         WindowLimits { tokens: most, words: spans.words_at_once(labels.len()), span: spans.max_width };
+    let (threshold, nested) = (threshold.unwrap_or(0.5), nested.unwrap_or(false));
+    let label_tokens = spans.label_tokens(prompt.marks());
     let mut texts = Vec::new();
     let mut wanted = Wanted::of(model);
     for (path, text) in given(input, body.take(input))? {
         let read =
             LabelledText::new(tokenizer, &prompt, &text, limits, &bounds).map_err(|_| unwritable(&path))?;
         for window in &read.windows {
-            wanted.add(&path, window.ids.clone(), Pool::every())?;
+            let spans = SpanLogits { words: window.tokens.clone(), labels: label_tokens.clone() };
+            wanted.add(&path, window.ids.clone(), FoundSpans { spans, threshold })?;
         }
         texts.push((text, read));
     }
-    let label_tokens = spans.label_tokens(prompt.marks());
-    let (threshold, nested) = (threshold.unwrap_or(0.5), nested.unwrap_or(false));
-    Ok(Some(LabelRequest { wanted, labels, label_tokens, texts, threshold, nested }))
+    Ok(Some(LabelRequest { wanted, labels, texts, nested }))
 }
 
 /// Returns the texts of a field, each with its path in the request.
@@ -134,20 +132,19 @@ impl LabelRequest {
 
     /// Computes the entities of each text, in the form of the answer.
     pub(crate) async fn entities(self, app: Arc<App>, call: Call) -> Result<(Vec<Value>, Usage), ApiError> {
-        let LabelRequest { wanted, labels, label_tokens, texts, threshold, nested } = self;
+        let LabelRequest { wanted, labels, texts, nested } = self;
         if wanted.is_empty() {
             return Ok((vec![json!([]); texts.len()], Usage::default()));
         }
-        let found = wanted.headed(app, call, move |model, states| {
-            let broken = || ApiError::internal("the model computed values that are not numbers");
-            let spans = model.network.config().spans.as_ref().ok_or_else(broken)?;
-            let (mut states, mut room, mut all) = (states.into_iter(), MAX_ENTITIES, Vec::new());
+        let found = wanted.finished(app, call, move |_, outputs| {
+            let (mut outputs, mut room, mut all) = (outputs.into_iter(), MAX_ENTITIES, Vec::new());
             for (text, read) in &texts {
                 let mut found = Vec::new();
                 for number in 0..read.windows.len() {
-                    let states = states.next().ok_or_else(broken)?;
-                    let of_window = in_window(model, spans, read, number, &states, &label_tokens, threshold);
-                    found.extend(of_window.ok_or_else(broken)?);
+                    let Some(HeadOutput::Spans(spans)) = outputs.next() else {
+                        return Err(ApiError::internal("the spans of a window are missing"));
+                    };
+                    found.extend(decided(read, number, spans));
                 }
                 let chosen = choose_spans(found, nested);
                 room = room.checked_sub(chosen.len()).ok_or_else(too_many)?;
@@ -169,24 +166,18 @@ fn too_many() -> ApiError {
     ApiError { param: Some("threshold".to_owned()), ..error }
 }
 
-/// Returns the entities that window `number` decides; `None` if computed values are not finite.
-fn in_window(
-    model: &Served,
-    spans: &SpanConfig,
+/// Returns the spans of window `number` whose scores count, with the words of the whole text.
+fn decided(
     text: &LabelledText,
     number: usize,
-    states: &[f32],
-    labels: &[usize],
-    threshold: f32,
-) -> Option<Vec<LabelledSpan>> {
-    let window = &text.windows[number];
-    let mut logits = model.network.span_logits(&model.heads, states, &window.tokens, labels);
-    if !logits.iter().all(|x| x.is_finite()) {
-        return None;
-    }
-    let place = (window.words.start, window.words.len());
-    let counts = |span: &_| text.decides(span) == Some(number);
-    Some(spans.found(model.heads.tier(), &mut logits, labels.len(), place, threshold, counts))
+    spans: Vec<LabelledSpan>,
+) -> impl Iterator<Item = LabelledSpan> {
+    let first = text.windows[number].words.start;
+    let in_text = move |span: LabelledSpan| {
+        let words = first + span.words.start..first + span.words.end;
+        LabelledSpan { words, ..span }
+    };
+    spans.into_iter().map(in_text).filter(move |span| text.decides(&span.words) == Some(number))
 }
 
 /// Returns entities in the form of the answer, with offsets in characters. `spans` are in the order of their first

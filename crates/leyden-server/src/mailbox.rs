@@ -5,6 +5,7 @@
 
 use leyden_engine::TokenLogprobs;
 use leyden_engine::schedule::Refusal;
+use leyden_models::heads::HeadOutput;
 use leyden_text::output::OutputEvent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,8 +74,8 @@ pub(crate) struct Update {
     pub(crate) generated: usize,
     /// Number of prompt tokens found in the prefix cache, once known.
     pub(crate) cached: Option<usize>,
-    /// Hidden states of an embedding request.
-    pub(crate) state: Vec<f32>,
+    /// Output of the head that the request asks for.
+    pub(crate) output: Option<HeadOutput>,
     pub(crate) end: Option<End>,
 }
 

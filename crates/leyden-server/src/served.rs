@@ -11,7 +11,7 @@ use crate::model::{Model, ModelInfo};
 use crate::replicas::Replicas;
 use leyden_engine::Pooling;
 use leyden_engine::sample::{SamplingParams, SequenceBreakers};
-use leyden_kernels::{Cpu, Tier};
+use leyden_kernels::Tier;
 use leyden_models::Prompts;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
@@ -60,8 +60,6 @@ pub(crate) struct Served {
     pub(crate) network: Arc<dyn leyden_models::Network>,
     pub(crate) adapters: Adapters,
     pub(crate) prompts: Prompts,
-    /// Processor for heads, beside the engines: one thread, that of the caller.
-    pub(crate) heads: Cpu,
     /// The tokens for fill-in-the-middle, computed at the first use: that reads the whole vocabulary.
     fim: OnceLock<Option<FillInMiddle>>,
 }
@@ -108,9 +106,6 @@ impl Served {
             pooling: model.pooling,
             info: model.info,
             generates: config.generates(),
-            heads: Cpu::new(model.cpus[0].tier(), 1)
-                .map_err(leyden_engine::Error::from)?
-                .with_exact(model.cpus[0].is_exact()),
             network: Arc::clone(&model.network),
             adapters: Adapters::new(model.adapters),
             prompts: model.prompts,

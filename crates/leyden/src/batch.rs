@@ -7,8 +7,9 @@ use crate::options::{BatchOptions, GenerateOptions};
 use crate::session::{PROMPT_STEP, Parts, context, state_cache};
 use leyden_engine::schedule::{Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions};
 use leyden_engine::{
-    ActivationSums, AdapterSet, Engine, EngineOptions, Generator, Pool, Pooling, Scope, TokenLogprobs,
+    ActivationSums, AdapterSet, Engine, EngineOptions, Generator, Pooling, Scope, TokenLogprobs,
 };
+use leyden_models::heads::{HeadOutput, PooledStates, TextVector};
 use leyden_text::Tokenizer;
 use std::fmt;
 use std::sync::Arc;
@@ -229,7 +230,8 @@ impl Batch {
             Job::Logits(Arc::new(move |position, logits: &[f32]| read(number, position, logits)))
         };
         let rows = PromptRows::Logits { from };
-        let jobs = texts.iter().enumerate().map(|(i, text)| (text.as_ref(), 0, rows, job(i))).collect();
+        let jobs = texts.iter().enumerate().map(|(i, text)| (text.as_ref(), 0, rows.clone(), job(i)));
+        let jobs = jobs.collect();
         self.serve(jobs)?;
         Ok(())
     }
@@ -254,8 +256,9 @@ impl Batch {
         // Without a scope no prefix comes from the cache, so every token is computed and counted.
         let scope = self.scope.take();
         self.generator.engine_mut().record_activations();
-        let rows = PromptRows::States { from: 0 };
-        let jobs = texts.iter().map(|text| (text.as_ref(), 0, rows, Job::Run)).collect();
+        // A mean needs the hidden states of all tokens, so all layers compute all tokens.
+        let rows = PromptRows::head(PooledStates { pooling: Pooling::Mean });
+        let jobs = texts.iter().map(|text| (text.as_ref(), 0, rows.clone(), Job::Run)).collect();
         let served = self.serve(jobs);
         let sums = self.generator.engine_mut().recorded_activations();
         self.scope = scope;
@@ -278,17 +281,12 @@ impl Batch {
     /// # Ok::<(), leyden::Error>(())
     /// ```
     pub fn embed<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<Vec<Vec<f32>>, Error> {
-        let needs_all = self.pooling.needs_all();
-        let rows = |text: &P| PromptRows::States {
-            from: if needs_all { 0 } else { text.as_ref().len().saturating_sub(1) },
-        };
-        let job = || Job::Vector(Pool::new(self.pooling));
-        let jobs: Vec<_> = texts.iter().map(|text| (text.as_ref(), 0, rows(text), job())).collect();
+        let rows = PromptRows::head(TextVector { pooling: self.pooling });
+        let jobs = texts.iter().map(|text| (text.as_ref(), 0, rows.clone(), Job::Head(None))).collect();
         let served = self.serve(jobs)?;
         let vector = |served: Served| match served.job {
-            Job::Vector(pool) => {
+            Job::Head(Some(HeadOutput::Vectors { values: mut vector, .. })) => {
                 let engine = self.generator.engine();
-                let mut vector = engine.model().vectors(engine.cpu(), pool.vector());
                 vector.truncate(engine.model().config().usual_dimensions());
                 let square: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
                 if !square.is_finite() {
@@ -297,7 +295,7 @@ impl Batch {
                 let length = if square > 0.0 { square.sqrt() } else { 1.0 };
                 Ok(vector.into_iter().map(|x| (f64::from(x) / length) as f32).collect())
             }
-            _ => Ok(Vec::new()),
+            _ => Err(Error::NotFinite { file: self.file.clone() }),
         };
         served.into_iter().map(vector).collect()
     }

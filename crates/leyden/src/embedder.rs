@@ -4,6 +4,9 @@ use crate::error::Error;
 use crate::model::Model;
 use leyden_engine::{Engine, EngineOptions, Outputs, Pool, SequenceId, StepEntry, StepPlan, WholeText};
 use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
+use leyden_models::heads::{
+    Head, HeadInput, HeadOutput, LabelLogits, SparseVector, TextVector, TokenVectors,
+};
 use leyden_models::{Labelled, Pooling};
 use leyden_text::{Bounds, Pairs, RenderOptions, SoleMessage};
 use std::collections::HashMap;
@@ -169,12 +172,7 @@ impl<'m> Embedder<'m> {
     pub fn embed<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
         let pooling = self.options.pooling.or(self.model.pooling()).unwrap_or_default();
         let texts = self.prompted(texts)?;
-        let mut vectors = self.pooled(&texts, pooling)?;
-        if !self.model.config().vector_dense.is_empty() {
-            let width = self.model.config().vector_width();
-            let all = self.model.network().vectors(self.engine.cpu(), vectors.concat());
-            vectors = all.chunks_exact(width).map(<[f32]>::to_vec).collect();
-        }
+        let mut vectors = self.values(&texts, &TextVector { pooling }.into())?;
         let dimensions = self.options.dimensions.unwrap_or(self.model.config().usual_dimensions());
         for vector in &mut vectors {
             vector.truncate(dimensions);
@@ -194,18 +192,17 @@ impl<'m> Embedder<'m> {
             return Err(Error::NotSparse { file: self.file() });
         }
         let texts = self.prompted(texts)?;
-        let mut all = Vec::new();
-        // Hidden states of all tokens take more memory than vectors.
-        for texts in texts.chunks(STEP_TEXTS) {
-            let states = self.states(texts)?;
-            let (network, tokenizer) = (self.model.network(), self.model.tokenizer());
-            for (text, states) in texts.iter().zip(&states) {
-                let of = |id: &u32| Some(*id).filter(|id| !tokenizer.is_special(*id));
-                let tokens: Vec<Option<u32>> = text.ids.iter().map(of).collect();
-                all.push(network.sparse(self.engine.cpu(), &tokens, states));
-            }
-        }
-        Ok(all)
+        let tokenizer = self.model.tokenizer();
+        let head = |text: &Text| {
+            let special = text.ids.iter().copied().filter(|id| tokenizer.is_special(*id));
+            SparseVector { special: special.collect() }.into()
+        };
+        let heads: Vec<Head> = texts.iter().map(head).collect();
+        let weights = self.outputs(&texts, &heads)?.into_iter().map(|output| match output {
+            HeadOutput::Sparse(weights) => weights,
+            _ => Vec::new(),
+        });
+        Ok(weights.collect())
     }
 
     /// Computes a vector for each token of each text: vectors of length 1 from the model's head for late interaction,
@@ -216,24 +213,42 @@ impl<'m> Embedder<'m> {
     pub fn token_vectors<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<Vec<f32>>>, Error> {
         let texts = self.prompted(texts)?;
         let width = self.model.config().token_width();
+        let vectors = self.values(&texts, &TokenVectors.into())?;
+        Ok(vectors.iter().map(|all| all.chunks_exact(width).map(<[f32]>::to_vec).collect()).collect())
+    }
+
+    /// Computes the output of each text's head; all of them have the same pooling.
+    pub(crate) fn outputs(&mut self, texts: &[Text], heads: &[Head]) -> Result<Vec<HeadOutput>, Error> {
+        let pooling = heads.first().and_then(Head::pooling);
+        // Hidden states of all tokens take more memory than pooled ones.
+        let count = if pooling.is_some() { texts.len() } else { STEP_TEXTS };
         let mut all = Vec::new();
-        for texts in texts.chunks(STEP_TEXTS) {
-            for states in self.states(texts)? {
-                let vectors = self.model.network().token_vectors(self.engine.cpu(), states);
-                all.push(vectors.chunks_exact(width).map(<[f32]>::to_vec).collect());
+        for (texts, heads) in texts.chunks(count.max(1)).zip(heads.chunks(count.max(1))) {
+            let mut pools = vec![pooling.map_or_else(Pool::every, Pool::new); texts.len()];
+            self.run(texts, pooling, &mut |text, at, state| pools[text].push(at, state))?;
+            let states: Vec<Vec<f32>> = pools.into_iter().map(Pool::into_vector).collect();
+            let of_texts = heads.iter().zip(texts).zip(&states);
+            let inputs: Vec<HeadInput<'_>> = of_texts
+                .map(|((head, text), states)| HeadInput { head, tokens: &text.ids, states })
+                .collect();
+            let mut outputs = vec![None; texts.len()];
+            let network = self.model.network();
+            network.heads(self.engine.cpu(), &inputs, &mut |i, output| outputs[i] = output);
+            for output in outputs {
+                all.push(output.ok_or_else(|| Error::NotFinite { file: self.file() })?);
             }
         }
         Ok(all)
     }
 
-    /// Computes the hidden states of all tokens of each text.
-    pub(crate) fn states(&mut self, texts: &[Text]) -> Result<Vec<Vec<f32>>, Error> {
-        let mut states: Vec<Vec<f32>> = vec![Vec::new(); texts.len()];
-        self.run(texts, None, &mut |text, _, state| states[text].extend_from_slice(state))?;
-        match states.iter().flatten().all(|x| x.is_finite()) {
-            true => Ok(states),
-            false => Err(Error::NotFinite { file: self.file() }),
-        }
+    /// Computes the vectors or logits of a head for each text.
+    fn values(&mut self, texts: &[Text], head: &Head) -> Result<Vec<Vec<f32>>, Error> {
+        let outputs = self.outputs(texts, &vec![head.clone(); texts.len()])?;
+        let values = outputs.into_iter().map(|output| match output {
+            HeadOutput::Vectors { values, .. } | HeadOutput::Logits { values, .. } => values,
+            _ => Vec::new(),
+        });
+        Ok(values.collect())
     }
 
     /// Computes the labels of each text, in the order of texts, each text's best label first.
@@ -250,8 +265,11 @@ impl<'m> Embedder<'m> {
             return Err(Error::NoClassifier { file: self.file() });
         };
         let names = &classifier.labels;
-        let states = self.vectors(texts, pooling)?.concat();
-        let scores = self.model.network().classify(self.engine.cpu(), &states);
+        let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let head = LabelLogits { of: Labelled::Text(pooling) };
+        let mut scores = self.values(&texts, &head.into())?.concat();
+        classifier.scores(self.engine.cpu().tier(), &mut scores);
         let label = |(name, &score): (&'m String, &f32)| Label { label: name, score };
         let labels = scores.chunks_exact(names.len()).map(|scores| {
             let mut labels: Vec<Label<'m>> = names.iter().zip(scores).map(label).collect();
@@ -292,8 +310,8 @@ impl<'m> Embedder<'m> {
             of.extend(windows.iter().map(|_| number));
             texts.extend(windows.into_iter().map(|pair| Text { ids: pair.ids, second: pair.second }));
         }
-        let states = self.pooled(&texts, pooling)?.concat();
-        let logits = model.network().label_logits(self.engine.cpu(), &states);
+        let head = LabelLogits { of: Labelled::Text(pooling) };
+        let logits = self.values(&texts, &head.into())?.concat();
         let scores = classifier.relevance(self.engine.cpu().tier(), &logits, false);
         let mut best = vec![f32::NEG_INFINITY; documents.len()];
         for (number, score) in of.into_iter().zip(scores) {
@@ -365,26 +383,9 @@ impl<'m> Embedder<'m> {
         Ok(Text { ids, second: None })
     }
 
-    /// Computes the pooled hidden states of texts.
-    fn vectors<T: AsRef<str>>(&mut self, texts: &[T], pooling: Pooling) -> Result<Vec<Vec<f32>>, Error> {
-        let texts = texts.iter().enumerate().map(|(i, text)| self.tokens(i, text.as_ref()));
-        let texts = texts.collect::<Result<Vec<_>, _>>()?;
-        self.pooled(&texts, pooling)
-    }
-
-    fn pooled(&mut self, texts: &[Text], pooling: Pooling) -> Result<Vec<Vec<f32>>, Error> {
-        let mut pools = vec![Pool::new(pooling); texts.len()];
-        self.run(texts, Some(pooling), &mut |text, at, state| pools[text].push(at, state))?;
-        let vectors: Vec<Vec<f32>> = pools.iter().map(Pool::vector).collect();
-        match vectors.iter().flatten().all(|x| x.is_finite()) {
-            true => Ok(vectors),
-            false => Err(Error::NotFinite { file: self.file() }),
-        }
-    }
-
     /// Runs texts, and calls `tell` with the index of a text, the position of a token and its hidden state, for the
     /// tokens that `pooling` needs, or for all.
-    pub(crate) fn run(
+    fn run(
         &mut self,
         texts: &[Text],
         pooling: Option<Pooling>,

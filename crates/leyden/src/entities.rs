@@ -3,6 +3,7 @@
 use crate::embedder::{Embedder, Text};
 use crate::error::Error;
 use leyden_models::Labelled;
+use leyden_models::heads::{Head, HeadOutput, LabelLogits};
 use leyden_text::{Bounds, Located};
 use std::cmp::Reverse;
 use std::fmt;
@@ -105,18 +106,15 @@ impl Embedder<'_> {
         let labels = classifier.labels.len();
         let mut scores: Vec<Vec<f32>> =
             tokens.iter().map(|tokens| vec![0.0; tokens.len() * labels]).collect();
-        let mut states: Vec<Vec<f32>> = windows.iter().map(|_| Vec::new()).collect();
         let first = usize::from(begin.is_some());
-        let last: Vec<usize> = windows.iter().map(|w| w.ids.len() - usize::from(end.is_some())).collect();
-        self.run(&windows, None, &mut |window, at, state| {
-            if (first..last[window]).contains(&at) {
-                states[window].extend_from_slice(state);
-            }
-        })?;
-        for ((number, start), states) in of.into_iter().zip(states) {
-            let found = model.network().classify(self.engine.cpu(), &states);
+        let head: Head = LabelLogits { of: Labelled::Tokens }.into();
+        let outputs = self.outputs(&windows, &vec![head; windows.len()])?;
+        for (((number, start), window), output) in of.into_iter().zip(&windows).zip(outputs) {
+            let HeadOutput::Logits { values: mut found, .. } = output else { continue };
+            classifier.scores(self.engine.cpu().tier(), &mut found);
             let all = tokens[number].len();
-            for (i, row) in found.chunks_exact(labels).enumerate() {
+            let count = window.ids.len() - around;
+            for (i, row) in found.chunks_exact(labels).skip(first).take(count).enumerate() {
                 if owner(start + i, all, room) == start {
                     scores[number][(start + i) * labels..][..labels].copy_from_slice(row);
                 }

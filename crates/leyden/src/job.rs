@@ -7,7 +7,8 @@ use crate::options::GenerateOptions;
 use leyden_constrain::Constraint;
 use leyden_engine::sample::{Sampler, SequenceBreakers, TokenSet};
 use leyden_engine::schedule::verify;
-use leyden_engine::{Answer, Engine, ErrorKind, LogitReader, OutputRow, Pool, StateRow, TokenLogprobs};
+use leyden_engine::{Answer, Engine, ErrorKind, LogitReader, OutputRow, TokenLogprobs};
+use leyden_models::heads::HeadOutput;
 use leyden_text::{AnswerText, Tokenizer};
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +19,8 @@ pub(crate) enum Job {
     Text(Box<Text>),
     /// Log probabilities of the prompt's tokens, with this number of top tokens each.
     Scores(usize, Vec<TokenLogprobs>),
-    /// Pooled hidden states.
-    Vector(Pool),
+    /// Output of a head, once it is computed and its values are finite.
+    Head(Option<HeadOutput>),
     /// Callback for logits.
     Logits(Arc<LogitReader>),
     /// Forward pass without results.
@@ -47,9 +48,9 @@ impl Answer for Job {
         }
     }
 
-    fn pool(&mut self, states: &[StateRow<'_>]) {
-        if let Job::Vector(pool) = self {
-            states.iter().for_each(|row| pool.push(row.position, row.state));
+    fn output(&mut self, output: Result<HeadOutput, leyden_engine::Error>) {
+        if let Job::Head(found) = self {
+            *found = output.ok();
         }
     }
 

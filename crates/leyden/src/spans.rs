@@ -4,6 +4,7 @@ use crate::embedder::{Embedder, Text};
 use crate::entities::Entity;
 use crate::error::Error;
 use crate::label_marks::{lacks, marks};
+use leyden_models::heads::{FoundSpans, Head, HeadOutput, SpanLogits};
 use leyden_models::{LabelledSpan, choose_spans};
 use leyden_text::{Bounds, LabelPrompt, LabelledText, WindowLimits};
 
@@ -103,19 +104,22 @@ impl Embedder<'_> {
                 ids: read[text].windows[window].ids.clone(),
                 second: None,
             };
-            let states = self.states(&group.iter().map(window).collect::<Vec<_>>())?;
-            for (&(number, window), states) in group.iter().zip(states) {
-                let (text, cpu) = (&read[number], self.engine.cpu());
-                let own = &text.windows[window];
-                let mut logits = model.network().span_logits(cpu, &states, &own.tokens, &of_labels);
-                if logits.iter().any(|x| !x.is_finite()) {
-                    return Err(Error::NotFinite { file: self.file() });
-                }
-                let place = (own.words.start, own.words.len());
-                let counts = |span: &_| text.decides(span) == Some(window);
-                let spans =
-                    spans.found(cpu.tier(), &mut logits, labels.len(), place, options.threshold, counts);
-                found[number].extend(spans);
+            let head = |&(text, window): &(usize, usize)| {
+                let words = read[text].windows[window].tokens.clone();
+                let spans = SpanLogits { words, labels: of_labels.clone() };
+                FoundSpans { spans, threshold: options.threshold }.into()
+            };
+            let heads: Vec<Head> = group.iter().map(head).collect();
+            let outputs = self.outputs(&group.iter().map(window).collect::<Vec<_>>(), &heads)?;
+            for (&(number, window), output) in group.iter().zip(outputs) {
+                let text = &read[number];
+                let first = text.windows[window].words.start;
+                let HeadOutput::Spans(spans) = output else { continue };
+                let in_text = spans.into_iter().map(|span| {
+                    let words = first + span.words.start..first + span.words.end;
+                    LabelledSpan { words, ..span }
+                });
+                found[number].extend(in_text.filter(|span| text.decides(&span.words) == Some(window)));
             }
         }
         let entity = |text: &LabelledText, span: LabelledSpan| Entity {

@@ -201,7 +201,8 @@ impl Scheduler {
             // Keys and values depend on the adapters.
             Arc::make_mut(scope).adapters = request.adapters.clone();
         }
-        let task = Task::new(request, self.arrivals, limit);
+        let mut task = Task::new(request, self.arrivals, limit);
+        task.is_whole = self.options.whole_prompts && matches!(task.request.rows, PromptRows::Head { .. });
         self.arrivals += 1;
         self.enqueue(task);
         Ok(())
@@ -221,6 +222,9 @@ impl Scheduler {
         }
         if o.whole_prompts && r.prompt.len() > o.step_tokens {
             return Err(Refusal::PromptTooLong { tokens: r.prompt.len(), context: o.step_tokens });
+        }
+        if r.max_tokens > 0 && matches!(r.rows, PromptRows::Head { .. }) {
+            return Err(Refusal::HeadWithAnswer);
         }
         // The last token of an answer is never stored.
         let limit = r.prompt.len().saturating_add(r.max_tokens).min(o.context.saturating_add(1));

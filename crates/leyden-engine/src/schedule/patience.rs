@@ -1,7 +1,6 @@
 //! Order of the prompts of a key: the shortest remaining prompt first (Schrage, "A proof of the optimality of the
 //! shortest remaining processing time discipline", 1968), with a bound on the delay of long ones.
 
-use super::request::PromptRows;
 use super::task::Task;
 use leyden_kernels::attention::BLOCK_TOKENS;
 
@@ -23,7 +22,7 @@ pub(super) fn place(task: &Task) -> Place {
 /// an answer that was begun and preempted, as its reader waits in the middle of it; and for a text that is computed
 /// whole: a step takes many of these, and one that may still be passed by few tokens would delay all longer ones.
 pub(super) fn patience(task: &Task) -> usize {
-    if task.generated() > 0 || matches!(task.request.rows, PromptRows::Whole(_)) {
+    if task.generated() > 0 || task.is_whole {
         return 0;
     }
     let at_once = (task.prompt_tokens / PART).max(BLOCK_TOKENS);

@@ -5,10 +5,11 @@ use super::lookup::guess;
 use super::patience;
 use super::request::{Decision, Finish, PromptRows, RequestId, Step};
 use super::task::Task;
-use crate::engine::{Outputs, StepEntry};
+use crate::engine::{Outputs, StepEntry, WholeText};
 use crate::error::{Error, ErrorKind};
 use crate::tables::BlockTables;
 use leyden_kernels::attention::BLOCK_TOKENS;
+use leyden_models::Pooling;
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -40,10 +41,13 @@ impl Scheduler {
             let Some(s) = task.scheduled() else { continue };
             let known = &task.tokens[task.computed..task.computed + task.part.tokens];
             let first = |rows: usize| task.part.tokens.saturating_sub(rows);
-            let outputs = match (task.request.rows, s.samples) {
+            let outputs = match (&task.request.rows, s.samples) {
                 (PromptRows::Logits { .. }, _) if s.rows > 0 => Outputs::From(first(s.rows)),
-                (PromptRows::States { .. }, _) if s.rows > 0 => Outputs::States(first(s.rows)),
-                (PromptRows::Whole(text), _) if s.rows > 0 => Outputs::Whole(text),
+                (PromptRows::Head { head, second }, _) if task.is_whole => {
+                    let first_only = head.pooling() == Some(Pooling::Cls);
+                    Outputs::Whole(WholeText { second: *second, first_only })
+                }
+                (PromptRows::Head { .. }, _) if s.rows > 0 => Outputs::States(first(s.rows)),
                 (_, false) => Outputs::None,
                 (_, true) if s.drafted == 0 => Outputs::Last,
                 // A draft follows a single known token only.

@@ -1,9 +1,10 @@
 //! Input and output of the scheduler.
 
-use crate::engine::{StepPlan, WholeText};
+use crate::engine::StepPlan;
 use crate::prefix::Scope;
 use crate::tables::SequenceId;
 use leyden_models::AdapterSet;
+use leyden_models::heads::{Head, HeadError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ pub struct RequestId(pub u64);
 pub struct KeyId(pub u32);
 
 /// Requested results for a prompt's tokens, besides their keys and values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum PromptRows {
     /// Nothing.
     #[default]
@@ -26,22 +27,28 @@ pub enum PromptRows {
         /// Index of the first token.
         from: usize,
     },
-    /// Hidden states of the tokens from this one on.
-    States {
-        /// Index of the first token.
-        from: usize,
+    /// Output of a head for the prompt; no tokens are generated after it.
+    Head {
+        /// Requested output.
+        head: Head,
+        /// Index of the first token of a pair's second text, for models with token types.
+        second: Option<usize>,
     },
-    /// Hidden states of a prompt that is computed in one step, for models that need whole texts.
-    Whole(WholeText),
 }
 
 impl PromptRows {
-    /// Returns the index of the first token with requested results.
-    pub(crate) fn from(self) -> Option<usize> {
+    /// Returns the request for the output of a head for one text.
+    pub fn head(head: impl Into<Head>) -> PromptRows {
+        PromptRows::Head { head: head.into(), second: None }
+    }
+
+    /// Returns the index of the first token whose logits or hidden state is needed, in a prompt of `n_tokens` tokens.
+    pub(crate) fn from(&self, n_tokens: usize) -> Option<usize> {
         match self {
             PromptRows::None => None,
-            PromptRows::Logits { from } | PromptRows::States { from } => Some(from),
-            PromptRows::Whole(_) => Some(0),
+            PromptRows::Logits { from } => Some(*from),
+            PromptRows::Head { head, .. } if head.needs_all() => Some(0),
+            PromptRows::Head { .. } => Some(n_tokens - 1),
         }
     }
 }
@@ -114,6 +121,12 @@ pub enum Refusal {
         /// Number of tokens that can be stored.
         room: usize,
     },
+    /// A head that the model lacks, or whose data does not fit the prompt.
+    #[error("{0}")]
+    Head(HeadError),
+    /// A request for the output of a head that also asks for generated tokens.
+    #[error("a request for the output of a head generates no tokens")]
+    HeadWithAnswer,
     /// A number that another request has.
     #[error("a request with this number exists")]
     Duplicate,
@@ -188,7 +201,7 @@ pub struct Scheduled {
     pub position: usize,
     /// Number of tokens, with the draft.
     pub tokens: usize,
-    /// Number of prompt tokens, the last ones in the entry, whose logits or hidden states are requested by
+    /// Number of prompt tokens, the last ones in the entry, whose logits or hidden states are needed for
     /// [`PromptRows`].
     pub rows: usize,
     /// Number of draft tokens at the end. Their logits are requested, and those of the token before.

@@ -19,6 +19,8 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) request: Request,
+    /// True if the prompt is computed in one step.
+    pub(crate) is_whole: bool,
     /// Number of arrivals before it.
     pub(crate) order: u64,
     /// Tokens of the prompt, then the generated ones.
@@ -51,6 +53,7 @@ impl Task {
         let mut request = request;
         let tokens = std::mem::take(&mut request.prompt);
         Task {
+            is_whole: false,
             order,
             prompt_tokens: tokens.len(),
             tokens,
@@ -92,14 +95,19 @@ impl Task {
     /// Returns the tokens whose prefix may come from the cache: those before any token with requested results still
     /// due.
     pub(crate) fn cacheable(&self) -> &[u32] {
-        let from = self.request.rows.from().map(|from| from.max(self.delivered));
+        let from = self.first_row().map(|from| from.max(self.delivered));
         let end = from.filter(|from| *from < self.prompt_tokens).map_or(self.tokens.len(), |from| from + 1);
         &self.tokens[..end]
     }
 
+    /// Returns the index of the first prompt token whose logits or hidden state is needed.
+    fn first_row(&self) -> Option<usize> {
+        if self.is_whole { Some(0) } else { self.request.rows.from(self.prompt_tokens) }
+    }
+
     /// Returns the number of rows requested for the next `tokens` known tokens.
     fn rows(&self, tokens: usize) -> usize {
-        let Some(from) = self.request.rows.from() else { return 0 };
+        let Some(from) = self.first_row() else { return 0 };
         let end = (self.computed + tokens).min(self.prompt_tokens);
         end.saturating_sub(from.max(self.delivered).max(self.computed))
     }

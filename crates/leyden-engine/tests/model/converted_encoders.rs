@@ -3,14 +3,16 @@
 
 use super::converted::{back, converted, same_tensors};
 use super::encoders::{
-    folder, golden, module, modules, states, texts, wanted, with_dense, with_splade, with_token_heads,
+    folder, golden, label_logits, module, modules, sparse, states, texts, values, wanted, with_dense,
+    with_splade, with_token_heads,
 };
 use super::gliner;
 use super::shared::engine_on;
 use leyden_engine::{Outputs, WholeText};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
-use leyden_models::{ARCHITECTURES, HfModel, Labelled, Pooling, Prompts, SparseConfig, ToGguf, config_of};
+use leyden_models::heads::{SpanLogits, TextVector, TokenVectors};
+use leyden_models::{ARCHITECTURES, HfModel, Labelled, Pooling, Prompts, ToGguf, config_of};
 use leyden_tensor::WeightSource;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// The folders, each with its name.
-fn cases() -> Vec<(String, TempDir)> {
+pub(crate) fn cases() -> Vec<(String, TempDir)> {
     let golden = golden();
     let models = golden["models"].as_array().unwrap();
     let mut all: Vec<(String, TempDir)> =
@@ -90,25 +92,23 @@ fn results(source: Arc<dyn WeightSource>, texts: &[&[u32]]) -> Vec<Vec<f32>> {
                 Labelled::Text(_) => rows[0].clone(),
                 Labelled::Tokens => rows.concat(),
             };
-            all.push(e.model().classify(e.cpu(), &of));
+            let mut scores = label_logits(&e, &of);
+            classifier.scores(e.cpu().tier(), &mut scores);
+            all.push(scores);
         }
         if !config.vector_dense.is_empty() {
-            all.push(e.model().vectors(e.cpu(), rows[0].clone()));
+            all.push(values(&e, TextVector { pooling: Pooling::Cls }, &rows[0]));
         }
-        if let Some(sparse) = config.sparse {
-            let tokens: Vec<Option<u32>> = match sparse {
-                SparseConfig::Tokens => text.iter().copied().map(Some).collect(),
-                SparseConfig::Vocabulary { .. } => Vec::new(),
-            };
-            let numbers = e.model().sparse(e.cpu(), &tokens, &rows.concat());
-            all.push(numbers.into_iter().flat_map(|(id, number)| [id as f32, number]).collect());
+        if config.sparse.is_some() {
+            let weights = sparse(&e, &[], text, &rows.concat());
+            all.push(weights.into_iter().flat_map(|(id, weight)| [id as f32, weight]).collect());
         }
         if config.token_vectors.is_some() {
-            all.push(e.model().token_vectors(e.cpu(), rows.concat()));
+            all.push(values(&e, TokenVectors, &rows.concat()));
         }
         if config.spans.is_some() {
             let words: Vec<Range<usize>> = (2..text.len()).map(|at| at..at + 1).collect();
-            all.push(e.model().span_logits(e.cpu(), &rows.concat(), &words, &[0, 1]));
+            all.push(values(&e, SpanLogits { words, labels: vec![0, 1] }, &rows.concat()));
         }
     }
     if config.needs_whole_texts() && config.spans.is_none() {

@@ -6,6 +6,9 @@ use super::shared::{engine_on, numbers, one, own};
 use leyden_engine::{Engine, ErrorKind, Outputs, Pool, Pooling, StepEntry, StepPlan, WholeText};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
+use leyden_models::heads::{
+    Head, HeadInput, HeadOutput, LabelLogits, SparseVector, TextVector, TokenVectors,
+};
 use leyden_models::{HfModel, Labelled, Scores, SparseConfig};
 use leyden_tensor::{Array, Gguf, GgufWriter, Value, WeightSource};
 use serde_json::{Value as Json, json};
@@ -89,7 +92,33 @@ pub(crate) fn wanted(e: &mut Engine, texts: &[&[u32]], outputs: Outputs) -> Vec<
 fn pooled(pooling: Pooling, states: &[Vec<f32>]) -> Vec<f32> {
     let mut pool = Pool::new(pooling);
     states.iter().enumerate().for_each(|(at, state)| pool.push(at, state));
-    pool.vector()
+    pool.into_vector()
+}
+
+/// Computes the head of one text, or of rows of several if it is computed row by row.
+pub(crate) fn output(e: &Engine, head: impl Into<Head>, tokens: &[u32], states: &[f32]) -> HeadOutput {
+    e.model().head(e.cpu(), HeadInput { head: &head.into(), tokens, states }).unwrap()
+}
+
+/// Computes vectors or logits, as [`output`].
+pub(crate) fn values(e: &Engine, head: impl Into<Head>, states: &[f32]) -> Vec<f32> {
+    match output(e, head, &[], states) {
+        HeadOutput::Vectors { values, .. } | HeadOutput::Logits { values, .. } => values,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Computes the logits of labels for each row of `states`.
+pub(crate) fn label_logits(e: &Engine, states: &[f32]) -> Vec<f32> {
+    values(e, LabelLogits { of: e.model().config().classifier().unwrap().of }, states)
+}
+
+/// Computes a sparse vector.
+pub(crate) fn sparse(e: &Engine, special: &[u32], tokens: &[u32], states: &[f32]) -> Vec<(u32, f32)> {
+    match output(e, SparseVector { special: special.to_vec() }, tokens, states) {
+        HeadOutput::Sparse(weights) => weights,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Returns the distance of values from the expected ones, relative to their length.
@@ -121,11 +150,12 @@ fn states_and_scores_are_those_of_transformers() {
                     Labelled::Text(pooling) => pooled(pooling, got),
                     Labelled::Tokens => [&got[0][..], &got[text.len() - 1]].concat(),
                 };
-                let scores = e.model().classify(e.cpu(), &states);
+                let logits = label_logits(&e, &states);
+                let mut scores = logits.clone();
+                classifier.scores(e.cpu().tier(), &mut scores);
                 let off = distance(&scores, &want["scores"]);
                 assert!(off < 1e-4, "{name}, text of {}: {off:e}", text.len());
                 if classifier.ranks() && classifier.scores == Scores::Sigmoid {
-                    let logits = e.model().label_logits(e.cpu(), &states);
                     assert_eq!(classifier.relevance(e.cpu().tier(), &logits, false), scores, "{name}");
                 }
             }
@@ -278,7 +308,7 @@ fn sparse_vectors_are_those_of_splade() {
             let mut e = engine(&folder, Tier::best(), 2);
             let states = states(&mut e, &[&texts[1]])[0].concat();
             let mut got = vec![0.0; 96];
-            for (id, number) in e.model().sparse(e.cpu(), &[], &states) {
+            for (id, number) in sparse(&e, &[], &[], &states) {
                 got[id as usize] = number;
             }
             let off = distance(&got, &splade[strategy]);
@@ -302,13 +332,11 @@ fn heads_of_tokens_are_those_of_flag_embedding() {
     );
     // The special tokens are the first and the last.
     let special = [text[0], text[text.len() - 1]];
-    let tokens: Vec<_> = text.iter().map(|id| Some(*id).filter(|id| !special.contains(id))).collect();
-    let (found, weights): (Vec<u32>, Vec<f32>) =
-        e.model().sparse(e.cpu(), &tokens, &states).into_iter().unzip();
+    let (found, weights): (Vec<u32>, Vec<f32>) = sparse(&e, &special, text, &states).into_iter().unzip();
     let want = model["m3"]["sparse"].as_array().unwrap();
     assert_eq!(json!(found), want.iter().map(|row| row[0].clone()).collect::<Json>());
     assert!(distance(&weights, &want.iter().map(|row| row[1].clone()).collect()) < 1e-4);
-    let vectors = e.model().token_vectors(e.cpu(), states);
+    let vectors = values(&e, TokenVectors, &states);
     assert_eq!(vectors.len(), (text.len() - 1) * 24);
     for (vector, want) in [&vectors[..24], &vectors[vectors.len() - 24..]].into_iter().zip([0, 1]) {
         assert!(distance(vector, &model["m3"]["vectors"][want]) < 1e-4);
@@ -356,7 +384,8 @@ fn vectors_go_through_the_matrices_behind_the_pooling() {
     };
     let middle: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
     let middle: Vec<f64> = multiply(&first, &middle).iter().map(|x| x.tanh()).collect();
-    let off = distance(&e.model().vectors(e.cpu(), x), &json!(multiply(&second, &middle)));
+    let off =
+        distance(&values(&e, TextVector { pooling: Pooling::Max }, &x), &json!(multiply(&second, &middle)));
     assert!(off < 1e-5, "{off:e}");
     let pooling = Pooling::of_metadata(HfModel::open(folder.path()).unwrap().metadata());
     assert_eq!(pooling.unwrap(), Some(Pooling::Max));
@@ -432,11 +461,12 @@ fn a_gguf_file_of_a_decoder_ranks() {
     let state = states(&mut e, &[&texts[0]])[0].last().unwrap().clone();
     let classifier = e.model().config().classifier().unwrap();
     assert!(classifier.ranks() && classifier.prompt.as_ref().unwrap().contains("<Document>: {document}"));
-    let logits = e.model().label_logits(e.cpu(), &state);
+    let mut logits = label_logits(&e, &state);
     let score = classifier.relevance(e.cpu().tier(), &logits, false);
     let want = &model["texts"][0]["scores"];
     assert!(distance(&score, want) < 1e-4, "{score:?} {want}");
-    assert!(distance(&e.model().classify(e.cpu(), &state)[..1], want) < 1e-4);
+    classifier.scores(e.cpu().tier(), &mut logits);
+    assert!(distance(&logits[..1], want) < 1e-4);
     let cpu = Cpu::new(Tier::best(), 1).unwrap();
     let error = leyden_models::load(file(false), &cpu, &mut |_, _| {}).map(drop).unwrap_err().to_string();
     assert!(error.starts_with("rank.gguf: cls.output.weight: is missing"), "{error}");

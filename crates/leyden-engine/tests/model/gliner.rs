@@ -1,11 +1,12 @@
 //! GLiNER compared with its package, on tiny folders whose weights follow from a formula
 //! (`tests/golden/make/gliner_models.py`): tokens, words, the logits of all spans, and the entities among them.
 
-use super::encoders::{folder_as, states};
+use super::encoders::{folder_as, states, values};
 use super::shared::{engine_on, numbers, own};
 use leyden_engine::Engine;
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
+use leyden_models::heads::SpanLogits;
 use leyden_models::{HfModel, choose_spans};
 use leyden_tensor::WeightSource;
 use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, Tokenizer, WindowLimits, from_hf};
@@ -48,7 +49,7 @@ fn read(e: &Engine, tokenizer: &dyn Tokenizer, case: &Json) -> (LabelPrompt, Lab
 fn logits(e: &Engine, (prompt, text): &(LabelPrompt, LabelledText), states: &[Vec<f32>]) -> Vec<f32> {
     let spans = e.model().config().spans.clone().unwrap();
     let labels: Vec<usize> = prompt.marks().iter().map(|at| at + usize::from(!spans.of_mark)).collect();
-    e.model().span_logits(e.cpu(), &states.concat(), &text.windows[0].tokens, &labels)
+    values(e, SpanLogits { words: text.windows[0].tokens.clone(), labels }, &states.concat())
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod encoders;
 mod gemma3;
 mod gliner;
 mod golden;
+mod heads;
 mod invariance;
 mod mixtures;
 mod onnx_encoders;

@@ -1,7 +1,7 @@
 //! Encoders from ONNX exports compared with onnxruntime (`tests/golden/make/onnx_encoders.py`), and graphs of no
 //! encoder.
 
-use super::encoders::{distance, states};
+use super::encoders::{distance, label_logits, states};
 use super::shared::{engine_on, numbers, own};
 use leyden_engine::{Engine, Pool};
 use leyden_kernels::attention::KvType;
@@ -57,10 +57,10 @@ fn states_and_scores_are_those_of_onnxruntime() {
                         Labelled::Text(pooling) => {
                             let mut pool = Pool::new(pooling);
                             found.iter().enumerate().for_each(|(at, state)| pool.push(at, state));
-                            vec![pool.vector()]
+                            vec![pool.into_vector()]
                         }
                     };
-                    states.iter().map(|state| e.model().label_logits(e.cpu(), state)).collect()
+                    states.iter().map(|state| label_logits(&e, state)).collect()
                 }
             };
             assert_eq!(found.len(), want.as_array().unwrap().len(), "{file}");

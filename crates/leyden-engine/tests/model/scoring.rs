@@ -6,10 +6,11 @@ use leyden_engine::schedule::{
     Decision, Finish, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
 };
 use leyden_engine::{
-    AdapterSet, Answer, Engine, Generator, OutputRow, Outputs, Pool, Pooling, Scope, StateRow, TokenLogprobs,
+    AdapterSet, Answer, Engine, Error, Generator, OutputRow, Outputs, Pool, Pooling, Scope, TokenLogprobs,
 };
 use leyden_kernels::Tier;
 use leyden_kernels::attention::KvType;
+use leyden_models::heads::{HeadOutput, PooledStates};
 use leyden_tensor::Gguf;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,13 +42,13 @@ fn whole(engine: &mut Engine, text: &[u32]) -> Told {
     let mut pool = Pool::new(Pooling::Mean);
     output.rows().for_each(|row| pool.push(row.position, row.state));
     engine.close(sequence);
-    (told, bits(&pool.vector()))
+    (told, bits(&pool.into_vector()))
 }
 
 /// Requested results for a text.
 enum Asked {
     Scores(Vec<TokenLogprobs>),
-    Vector(Pool),
+    Vector(Option<Vec<f32>>),
     Tokens(usize),
 }
 
@@ -61,9 +62,10 @@ impl Answer for Asked {
         all.extend(scored);
     }
 
-    fn pool(&mut self, states: &[StateRow<'_>]) {
-        let Asked::Vector(pool) = self else { panic!("states that nobody asked for") };
-        states.iter().for_each(|row| pool.push(row.position, row.state));
+    fn output(&mut self, output: Result<HeadOutput, Error>) {
+        let Asked::Vector(vector) = self else { panic!("an output that nobody asked for") };
+        let HeadOutput::Vectors { values, .. } = output.unwrap() else { panic!("another output") };
+        assert!(vector.replace(values).is_none(), "an output comes once");
     }
 
     fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
@@ -88,7 +90,7 @@ fn scheduled(engine: Engine, options: SchedulerOptions) -> (Engine, BTreeMap<u32
     for i in 0..4 {
         let asked = [
             (PromptRows::Logits { from: 0 }, Asked::Scores(Vec::new())),
-            (PromptRows::States { from: 0 }, Asked::Vector(Pool::new(Pooling::Mean))),
+            (PromptRows::head(PooledStates { pooling: Pooling::Mean }), Asked::Vector(None)),
             (PromptRows::None, Asked::Tokens(0)),
         ];
         for (kind, (rows, asked)) in (0..).zip(asked) {
@@ -122,8 +124,8 @@ fn scheduled(engine: Engine, options: SchedulerOptions) -> (Engine, BTreeMap<u32
                     of.0 = scores;
                     (Finish::Computed, 0)
                 }
-                Asked::Vector(pool) => {
-                    of.1 = bits(&pool.vector());
+                Asked::Vector(vector) => {
+                    of.1 = bits(&vector.unwrap());
                     (Finish::Computed, 0)
                 }
                 Asked::Tokens(count) => (Finish::Length, count),

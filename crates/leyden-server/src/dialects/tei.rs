@@ -15,7 +15,8 @@ use crate::prompt;
 use crate::replies::document;
 use crate::served::Served;
 use hyper::{Response, StatusCode};
-use leyden_engine::Pool;
+use leyden_models::Labelled;
+use leyden_models::heads::{LabelLogits, SparseVector, TokenVectors};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,11 +65,11 @@ pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Repl
         let long = Long::read(&mut body, false);
         let before = encoding::prompt_before(model, &mut body)?;
         let input = encoding::input(&mut body, "inputs");
-        encoding::texts(model, call, input, long, &before, &Pool::every())
+        encoding::texts(model, call, input, long, &before, &TokenVectors.into())
     })
     .await?;
     let width = wanted.model.network.config().token_width();
-    let (states, _) = wanted.token_vectors(app, call).await?;
+    let (states, _) = wanted.values(app, call).await?;
     let mut pieces = Pieces::new();
     let shown = states.into_iter().map(|states| pieces.rows(states, width)).collect();
     Ok(pieces.document(&shown))
@@ -84,7 +85,7 @@ pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<R
         let long = Long::read(&mut body, false);
         let before = encoding::prompt_before(model, &mut body)?;
         let input = encoding::input(&mut body, "inputs");
-        encoding::texts(model, call, input, long, &before, &Pool::every())
+        encoding::texts(model, call, input, long, &before, &SparseVector::default().into())
     })
     .await?;
     let one = |(index, value): (u32, f32), out: &mut Vec<u8>| {
@@ -129,13 +130,14 @@ fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
     let model = &app.model(body.text("model").as_deref())?;
     let (_, pooling) = encoding::classifier(model)?;
+    let head = LabelLogits { of: Labelled::Text(pooling) }.into();
     let long = Long::read(&mut body, false);
     let raw = body.flag("raw_scores").unwrap_or(false);
     let (inputs, several) = predicted(body.take("inputs").unwrap_or_default());
     let pairs = inputs.iter().filter(|texts| texts.len() == 2).count();
     let wanted = if pairs == 0 {
         let texts = inputs.into_iter().flatten().map(|(path, text)| (path, text.into())).collect();
-        Predicted::Texts(encoding::texts(model, call, texts, long, &Before::nothing(), &Pool::new(pooling))?)
+        Predicted::Texts(encoding::texts(model, call, texts, long, &Before::nothing(), &head)?)
     } else if pairs == inputs.len() {
         let pairs: Vec<PairOf<'_>> =
             inputs.iter().map(|texts| PairOf { query: &texts[0], document: &texts[1] }).collect();

@@ -15,8 +15,8 @@ use crate::prompt;
 use crate::served::Served;
 use crate::usage::Usage;
 use hyper::Response;
-use leyden_engine::Pool;
 use leyden_models::Labelled;
+use leyden_models::heads::{LabelLogits, TextVector, TokenVectors};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -89,7 +89,8 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
     let count = first.len();
     let texts = first.into_iter().chain(second).map(|(path, text)| (path, text.into())).collect();
     let before = Before::usual(model);
-    let wanted = encoding::texts(model, call, texts, long, &before, &Pool::new(model.pooling))?;
+    let head = TextVector { pooling: model.pooling }.into();
+    let wanted = encoding::texts(model, call, texts, long, &before, &head)?;
     Ok((Arc::clone(model), Scored::Vectors(wanted, count), raw))
 }
 
@@ -102,7 +103,7 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
             (scores.into_iter().map(f64::from).collect(), usage)
         }
         Scored::Vectors(wanted, count) => {
-            let (vectors, usage) = wanted.vectors(app, call).await?;
+            let (vectors, usage) = wanted.values(app, call).await?;
             let vectors: Vec<Vec<f32>> =
                 vectors.into_iter().map(|v| embedding::compared(&model, v)).collect();
             let similarity = model.network.config().vectors.similarity;
@@ -125,7 +126,8 @@ fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), Api
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
     let input = chat_input::read(app, call, model, &mut body, long)?;
-    Ok((encoding::texts(model, call, input, long, &Before::nothing(), &Pool::new(pooling))?, raw))
+    let head = LabelLogits { of: Labelled::Text(pooling) }.into();
+    Ok((encoding::texts(model, call, input, long, &Before::nothing(), &head)?, raw))
 }
 
 pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -190,10 +192,10 @@ fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
             return Err(ApiError { param: Some("task".to_owned()), ..lacks });
         }
     };
-    let pool = match (pooled, of) {
-        (Pooled::Embed, _) => Pool::new(model.pooling),
-        (Pooled::Scores, Some(Labelled::Text(pooling))) => Pool::new(pooling),
-        _ => Pool::every(),
+    let head = match (pooled, of) {
+        (Pooled::Embed, _) => TextVector { pooling: model.pooling }.into(),
+        (Pooled::Scores | Pooled::TokenScores, Some(of)) => LabelLogits { of }.into(),
+        _ => TokenVectors.into(),
     };
     let long = Long::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
@@ -202,7 +204,7 @@ fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
         Pooled::Embed | Pooled::TokenEmbed => Before::usual(model),
         Pooled::Scores | Pooled::TokenScores => Before::nothing(),
     };
-    let wanted = encoding::texts(model, call, input, long, &before, &pool)?;
+    let wanted = encoding::texts(model, call, input, long, &before, &head)?;
     Ok(Asked::Numbers(wanted, pooled, raw))
 }
 
@@ -224,8 +226,7 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
     let name = call.name_of(&model);
     let labels = model.network.config().classifier().map_or(1, |classifier| classifier.labels.len());
     let (all, usage) = match pooled {
-        Pooled::Embed => wanted.vectors(app, call).await?,
-        Pooled::TokenEmbed => wanted.token_vectors(app, call).await?,
+        Pooled::Embed | Pooled::TokenEmbed => wanted.values(app, call).await?,
         Pooled::Scores | Pooled::TokenScores => wanted.scores(app, call, raw).await?,
     };
     let rows = match pooled {

@@ -4,7 +4,8 @@ use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::verify;
-use leyden_engine::{Answer, ErrorKind, OutputRow, StateRow, TokenLogprobs};
+use leyden_engine::{Answer, Error, ErrorKind, OutputRow, TokenLogprobs};
+use leyden_models::heads::HeadOutput;
 use leyden_text::Tokenizer;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +13,6 @@ use std::time::Instant;
 /// Choice in the scheduler.
 pub(super) struct Active {
     pub(super) work: Work,
-    pub(super) prompt_tokens: usize,
     pub(super) tokenizer: Arc<dyn Tokenizer>,
     pub(super) metrics: Arc<ModelMetrics>,
     pub(super) mailbox: Arc<Sender>,
@@ -29,7 +29,7 @@ impl Answer for Active {
     fn scores(&self) -> Option<usize> {
         match &self.work {
             Work::Text(choice) => choice.logprobs.of_prompt,
-            Work::State(_) => None,
+            Work::Head { .. } => None,
         }
     }
 
@@ -40,18 +40,14 @@ impl Answer for Active {
         self.mailbox.update(self.choice, |u| u.prompt_logprobs.extend(scored));
     }
 
-    /// Pools hidden states. The vector is complete with the state of the last token, or with that of the first if no
-    /// other is needed.
-    fn pool(&mut self, states: &[StateRow<'_>]) {
-        let Work::State(wanted) = &mut self.work else { return };
-        states.iter().for_each(|row| wanted.pool.push(row.position, row.state));
-        let whole = wanted.whole.is_some_and(|text| text.first_only);
-        if states.last().is_none_or(|row| !whole && row.position + 1 < self.prompt_tokens) {
-            return;
+    fn output(&mut self, output: Result<HeadOutput, Error>) {
+        match output {
+            Ok(output) => {
+                self.end = Some(End::Stop);
+                self.mailbox.update(self.choice, |u| u.output = Some(output));
+            }
+            Err(_) => self.end = Some(End::NotFinite),
         }
-        let state = wanted.pool.vector();
-        self.end = Some(if state.iter().all(|x| x.is_finite()) { End::Stop } else { End::NotFinite });
-        self.mailbox.update(self.choice, |u| u.state = state);
     }
 
     fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {

@@ -4,7 +4,8 @@ use crate::mailbox::{Sender, TokenLogprob};
 use leyden_constrain::{Constraint, Guide};
 use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::{KeyId, PromptRows};
-use leyden_engine::{ErrorKind, Pool, Scope, TokenLogprobs, WholeText};
+use leyden_engine::{ErrorKind, Scope, TokenLogprobs};
+use leyden_models::heads::Head;
 use leyden_text::output::{AnswerParts, OutputEvent};
 use leyden_text::{AnswerText, Tokenizer};
 use std::collections::VecDeque;
@@ -40,17 +41,12 @@ pub(crate) struct Task {
 pub(crate) enum Work {
     /// Generation of a text.
     Text(Box<Choice>),
-    /// Vector of the prompt, or all of its hidden states.
-    State(States),
-}
-
-/// Result to be made of a prompt's hidden states.
-#[derive(Debug)]
-pub(crate) struct States {
-    pub(crate) pool: Pool,
-    /// Set if the prompt is computed in one step: the beginning of a pair's second text, and whether only the first
-    /// token's state is needed.
-    pub(crate) whole: Option<WholeText>,
+    /// Output of a head for the prompt.
+    Head {
+        head: Head,
+        /// Index of the first token of a pair's second text.
+        second: Option<usize>,
+    },
 }
 
 impl Work {
@@ -58,18 +54,16 @@ impl Work {
     pub(super) fn shares(&self) -> bool {
         match self {
             Work::Text(_) => true,
-            Work::State(states) => !states.pool.needs_all(),
+            Work::Head { head, .. } => !head.needs_all(),
         }
     }
 
-    /// Returns the rows to output for a prompt of `prompt_tokens` tokens.
-    pub(super) fn rows(&self, prompt_tokens: usize) -> PromptRows {
+    /// Returns the results to request for the prompt.
+    pub(super) fn rows(&self) -> PromptRows {
         match self {
             Work::Text(choice) if choice.logprobs.of_prompt.is_some() => PromptRows::Logits { from: 0 },
             Work::Text(_) => PromptRows::None,
-            Work::State(States { whole: Some(text), .. }) => PromptRows::Whole(*text),
-            Work::State(states) if states.pool.needs_all() => PromptRows::States { from: 0 },
-            Work::State(_) => PromptRows::States { from: prompt_tokens.saturating_sub(1) },
+            Work::Head { head, second } => PromptRows::Head { head: head.clone(), second: *second },
         }
     }
 }

@@ -10,7 +10,7 @@ mod job;
 mod parts;
 mod step;
 
-pub(crate) use job::{Choice, Ending, Job, Logprobs, Rule, States, Task, Work};
+pub(crate) use job::{Choice, Ending, Job, Logprobs, Rule, Task, Work};
 
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;

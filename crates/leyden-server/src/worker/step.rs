@@ -145,12 +145,11 @@ impl Loop {
             adapters: rest.scope.adapters.clone(),
             deadline: Some(rest.deadline.saturating_duration_since(self.started)),
             speculate: self.parts.options.speculate && matches!(work, Work::Text(_)),
-            rows: work.rows(prompt.len()),
+            rows: work.rows(),
             held: None,
         };
         let active = Active {
             work,
-            prompt_tokens: prompt.len(),
             tokenizer: Arc::clone(&self.parts.tokenizer),
             metrics: Arc::clone(&self.metrics),
             mailbox: Arc::clone(&rest.mailbox),

@@ -2,9 +2,11 @@
 //! whole texts.
 
 use super::sim::{prompt, request, scope};
-use crate::engine::{Outputs, WholeText};
+use crate::engine::Outputs;
 use crate::schedule::*;
 use crate::tables::{BlockTables, SequenceId};
+use leyden_models::Pooling;
+use leyden_models::heads::PooledStates;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -39,7 +41,10 @@ fn serve(scheduler: &mut Scheduler, tables: &mut BlockTables) -> Served {
                     rows += s.rows;
                     served.logits.entry(s.request.0).or_default().extend(positions(from));
                 }
-                Outputs::Whole(_) => panic!("nobody asked for it"),
+                Outputs::Whole(text) => {
+                    assert_eq!((text.second, text.first_only, s.position), (None, false, 0));
+                    served.states.entry(s.request.0).or_default().extend(positions(0));
+                }
                 Outputs::States(from) => {
                     served.states.entry(s.request.0).or_default().extend(positions(from));
                 }
@@ -73,6 +78,10 @@ fn wanting(id: u64, length: usize, rows: PromptRows, max_tokens: usize) -> Reque
     Request { rows, ..request(id, 1, prompt(id as u32, length), max_tokens) }
 }
 
+fn vector(pooling: Pooling) -> PromptRows {
+    PromptRows::head(PooledStates { pooling })
+}
+
 fn all(range: std::ops::Range<usize>) -> Vec<usize> {
     range.collect()
 }
@@ -88,7 +97,8 @@ fn every_row_that_is_wanted_comes_once_in_order() {
             wanting(1, 40, logits(0), 0),
             wanting(2, 90, logits(33), 0),
             wanting(3, 50, logits(0), 3),
-            wanting(4, 70, PromptRows::States { from: 20 }, 0),
+            wanting(4, 70, vector(Pooling::Mean), 0),
+            wanting(7, 70, vector(Pooling::Last), 0),
             wanting(5, 30, PromptRows::None, 4),
             // No token follows the last one.
             wanting(6, 30, logits(30), 0),
@@ -99,7 +109,7 @@ fn every_row_that_is_wanted_comes_once_in_order() {
         let served = serve(&mut scheduler, &mut tables);
         let what = format!("{step_tokens} {logit_rows}");
         assert_eq!(served.logits, [(1, all(0..40)), (2, all(33..90)), (3, all(0..50))].into(), "{what}");
-        assert_eq!(served.states, [(4, all(20..70))].into(), "{what}");
+        assert_eq!(served.states, [(4, all(0..70)), (7, all(69..70))].into(), "{what}");
         assert!(served.most_rows <= logit_rows, "{what}");
         let ends = [
             (1, (Finish::Computed, 0)),
@@ -108,6 +118,7 @@ fn every_row_that_is_wanted_comes_once_in_order() {
             (4, (Finish::Computed, 0)),
             (5, (Finish::Length, 4)),
             (6, (Finish::Computed, 0)),
+            (7, (Finish::Computed, 0)),
         ];
         assert_eq!(served.ends, ends.into(), "{what}");
         assert_eq!(tables.available_blocks(), 64);
@@ -124,16 +135,17 @@ fn what_the_cache_has_is_taken_up_to_the_first_row() {
         (PromptRows::None, 192),
         (PromptRows::Logits { from: 0 }, 0),
         (PromptRows::Logits { from: 70 }, 64),
-        (PromptRows::States { from: 199 }, 192),
+        (vector(Pooling::Last), 192),
+        (vector(Pooling::Mean), 0),
     ];
     scheduler.submit(of(0, PromptRows::None), Duration::ZERO).unwrap();
     serve(&mut scheduler, &mut tables);
     for (id, (rows, cached)) in (1..).zip(cases) {
-        scheduler.submit(of(id, rows), Duration::ZERO).unwrap();
+        scheduler.submit(of(id, rows.clone()), Duration::ZERO).unwrap();
         let served = serve(&mut scheduler, &mut tables);
         assert_eq!(served.cached[&id], cached, "{rows:?}");
         let got = served.logits.into_values().chain(served.states.into_values()).next();
-        assert_eq!(got, rows.from().map(|from| all(from..200)), "{rows:?}");
+        assert_eq!(got, rows.from(200).map(|from| all(from..200)), "{rows:?}");
     }
 }
 
@@ -234,12 +246,12 @@ fn prompts_that_must_be_whole_are() {
     let options = SchedulerOptions { step_tokens: 64, whole_prompts: true, ..SchedulerOptions::default() };
     let mut tables = BlockTables::new(64);
     let mut scheduler = Scheduler::new(options, 64);
-    let states = PromptRows::States { from: 0 };
-    let long = scheduler.submit(wanting(9, 65, states, 0), Duration::ZERO).unwrap_err();
+    let states = vector(Pooling::Mean);
+    let long = scheduler.submit(wanting(9, 65, states.clone(), 0), Duration::ZERO).unwrap_err();
     assert_eq!(long, Refusal::PromptTooLong { tokens: 65, context: 64 });
     for id in 0..6 {
         // Prefixes are equal but not shared.
-        let request = Request { rows: states, ..request(id, 1, prompt(1, 40 + id as usize), 0) };
+        let request = Request { rows: states.clone(), ..request(id, 1, prompt(1, 40 + id as usize), 0) };
         scheduler.submit(request, Duration::ZERO).unwrap();
     }
     let served = serve(&mut scheduler, &mut tables);
@@ -256,11 +268,10 @@ fn of_whole_texts_the_first_to_come_is_in_every_step() {
         SchedulerOptions { step_tokens: 64, running: 4, whole_prompts: true, ..SchedulerOptions::default() };
     let mut tables = BlockTables::new(64);
     let mut scheduler = Scheduler::new(options, 64);
-    let whole = PromptRows::Whole(WholeText { second: None, first_only: false });
     let mut left: Vec<u64> = (0..60).collect();
     for &id in &left {
         let n = if id % 7 == 3 { 60 } else { 4 + (id as usize * 5) % 29 };
-        scheduler.submit(wanting(id, n, whole, 0), Duration::ZERO).unwrap();
+        scheduler.submit(wanting(id, n, vector(Pooling::Mean), 0), Duration::ZERO).unwrap();
     }
     while let Some(&first) = left.first() {
         let step = scheduler.plan(Duration::ZERO, &mut tables).unwrap();
@@ -271,6 +282,14 @@ fn of_whole_texts_the_first_to_come_is_in_every_step() {
         }
         scheduler.commit(&[], &mut tables).unwrap();
     }
+}
+
+/// A head needs the whole prompt and nothing after it.
+#[test]
+fn a_head_with_tokens_to_generate_is_refused() {
+    let mut scheduler = Scheduler::new(SchedulerOptions::default(), 8);
+    let refused = scheduler.submit(wanting(1, 10, vector(Pooling::Mean), 1), Duration::ZERO);
+    assert_eq!(refused, Err(Refusal::HeadWithAnswer));
 }
 
 #[test]
