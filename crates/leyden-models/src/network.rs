@@ -9,7 +9,6 @@ use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{KvCache, KvShape, KvType};
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 
 /// Loaded network, which computes hidden states and logits from token ids.
@@ -58,37 +57,6 @@ pub trait Network: fmt::Debug + Send + Sync {
         let mut found = None;
         self.heads(cpu, &[text], &mut |_, output| found = output);
         found
-    }
-
-    /// Returns the vectors of texts from their pooled hidden states, with [`ModelConfig::vector_dense`] applied.
-    fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32>;
-
-    /// Returns the token weights of a text's sparse vector, by ascending id, from all of its tokens (`None` for special
-    /// ones) and their hidden states; empty for a model without [`ModelConfig::sparse`].
-    fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)>;
-
-    /// Returns the vectors of a text's tokens from their hidden states: the states themselves or, with
-    /// [`ModelConfig::token_vectors`], vectors of length 1 for all tokens but the first.
-    fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32>;
-
-    /// Returns the logits of all labels for each span of words, from the hidden states of all tokens, the token ranges
-    /// of words, and the token of each label. Spans have at most
-    /// [`SpanConfig::max_width`](crate::SpanConfig::max_width) words and come by first word, then by length. Empty for
-    /// a model without [`ModelConfig::spans`].
-    ///
-    /// # Panics
-    /// If a word or a label has tokens without states.
-    fn span_logits(&self, cpu: &Cpu, states: &[f32], words: &[Range<usize>], labels: &[usize]) -> Vec<f32>;
-
-    /// Returns the logits of all labels for each of `states`: hidden states of tokens or pooled ones of texts, see
-    /// [`ClassifierConfig::of`](crate::ClassifierConfig::of). Empty for a model that does not classify.
-    fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32>;
-
-    /// Returns the scores of all labels.
-    fn classify(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
-        let mut logits = self.label_logits(cpu, states);
-        self.config().classifier().into_iter().for_each(|c| c.scores(cpu.tier(), &mut logits));
-        logits
     }
 
     /// Reads an adapter for this network from a PEFT folder or a GGUF file.

@@ -25,7 +25,6 @@ use leyden_kernels::memory::Aligned;
 use leyden_kernels::ops::soft_cap;
 use leyden_tensor::{Gguf, WeightSource};
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -215,41 +214,6 @@ impl Network for Transformer {
 
     fn heads(&self, cpu: &Cpu, texts: &[HeadInput<'_>], take: &mut dyn FnMut(usize, Option<HeadOutput>)) {
         self.parts.heads.compute(cpu, texts, take);
-    }
-
-    fn vectors(&self, cpu: &Cpu, pooled: Vec<f32>) -> Vec<f32> {
-        self.parts.heads.vector_dense.project(cpu, pooled)
-    }
-
-    fn sparse(&self, cpu: &Cpu, tokens: &[Option<u32>], states: &[f32]) -> Vec<(u32, f32)> {
-        let mut weights = match (&self.parts.heads.sparse, &self.parts.heads.token_weights) {
-            (Some(head), _) => head.weights(cpu, states),
-            (None, Some(head)) => head.weights(cpu, tokens, states),
-            (None, None) => Vec::new(),
-        };
-        if let Some(max) = self.config.vectors.most_numbers.filter(|max| *max < weights.len()) {
-            // Of tokens with equal weights the smaller ids are kept.
-            weights.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-            weights.truncate(max);
-            weights.sort_by_key(|weight| weight.0);
-        }
-        weights
-    }
-
-    fn token_vectors(&self, cpu: &Cpu, states: Vec<f32>) -> Vec<f32> {
-        match &self.parts.heads.token_vectors {
-            Some(head) => head.vectors(cpu, &states),
-            None => states,
-        }
-    }
-
-    fn span_logits(&self, cpu: &Cpu, states: &[f32], words: &[Range<usize>], labels: &[usize]) -> Vec<f32> {
-        let head = self.parts.heads.spans.as_ref();
-        head.map_or_else(Vec::new, |head| head.logits(cpu, states, words, labels))
-    }
-
-    fn label_logits(&self, cpu: &Cpu, states: &[f32]) -> Vec<f32> {
-        self.parts.heads.classifier.as_ref().map_or_else(Vec::new, |head| head.logits(cpu, states))
     }
 }
 
