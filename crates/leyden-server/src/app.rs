@@ -3,25 +3,25 @@
 use crate::answer_memory::AnswerMemory;
 use crate::auth::ApiKeys;
 use crate::cors::Origins;
-use crate::dialects::memory::Memory;
+use crate::dialects::answer_store::AnswerStore;
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
+use crate::fair_semaphore::{FairSemaphore, WorkKind};
 use crate::ids::Ids;
+use crate::ip_network::Network;
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::HttpMetrics;
 use crate::model::Model;
 use crate::models::Models;
-use crate::moment::unix_time;
 use crate::on_demand::{Changer, Puller};
 use crate::options::ServerOptions;
-use crate::peers::Network;
 use crate::pulls::Pulls;
+use crate::request_head::Hosts;
 use crate::residency::Times;
 use crate::schema::BY_MODEL;
 use crate::served::Served;
-use crate::turns::{Kind, Turns};
-use crate::wire::Hosts;
+use crate::timestamp::unix_time;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -54,10 +54,10 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
     /// Queue for compiling grammars.
-    pub(crate) turns: Turns,
+    pub(crate) grammar_compiling: FairSemaphore,
     /// Queues for preparing requests: those of usual length, and long ones.
-    pub(crate) short: Turns,
-    pub(crate) long: Turns,
+    pub(crate) short_requests: FairSemaphore,
+    pub(crate) long_requests: FairSemaphore,
     pub(crate) request_time: Duration,
     /// Start of the server, in seconds since 1970.
     pub(crate) started: u64,
@@ -66,7 +66,7 @@ pub(crate) struct App {
     /// True if schemas allow properties that they do not name, in the dialects that forbid them by default.
     pub(crate) open_schemas: bool,
     /// Stored answers that a later request may refer to.
-    pub(crate) answers: Memory,
+    pub(crate) answers: AnswerStore,
     /// Memory of the answers in progress.
     pub(crate) answer_memory: AnswerMemory,
     descriptions: Descriptions,
@@ -108,9 +108,9 @@ impl App {
         let models = Arc::new(models.found_by(options.names.take(), options.list.take()));
         let processors = available_parallelism().map_or(1, NonZero::get);
         Ok(App {
-            turns: Turns::new(Kind::grammars(processors), options.keys.is_some()),
-            short: Turns::new(Kind::short(processors), options.keys.is_some()),
-            long: Turns::new(Kind::long(processors), options.keys.is_some()),
+            grammar_compiling: FairSemaphore::new(WorkKind::grammars(processors), options.keys.is_some()),
+            short_requests: FairSemaphore::new(WorkKind::short(processors), options.keys.is_some()),
+            long_requests: FairSemaphore::new(WorkKind::long(processors), options.keys.is_some()),
             answer_memory: AnswerMemory::new(&options.limits, options.keys.is_some()),
             models,
             pull: options.pull,
@@ -123,7 +123,7 @@ impl App {
             started: unix_time(),
             strict: options.strict,
             open_schemas: options.open_schemas,
-            answers: Memory::default(),
+            answers: AnswerStore::default(),
             descriptions,
             bodies: OnceLock::new(),
             log,

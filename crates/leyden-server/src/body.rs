@@ -3,8 +3,8 @@
 use crate::error::ApiError;
 use crate::limits::Limits;
 use crate::log::Entry;
+use crate::request_head::ContentionSignal;
 use crate::traffic::{Busy, Traffic};
-use crate::wire::Hurry;
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use std::convert::Infallible;
@@ -76,11 +76,15 @@ const HURRY_AFTER: Duration = Duration::from_secs(1);
 /// Minimum rate of such a body, in bytes per second.
 const HURRY_RATE: usize = 16 << 10;
 
-/// Reads a whole body. `hurry` reports when other connections wait for this connection's seat.
+/// Reads a whole body. `contention` reports when other connections wait for this connection's permit.
 ///
 /// # Errors
 /// 413 beyond the limit, 408 if it stalls or is too slow, 400 if it breaks off.
-pub(crate) async fn read<B>(body: B, limits: &Limits, mut hurry: Option<Hurry>) -> Result<Vec<u8>, ApiError>
+pub(crate) async fn read<B>(
+    body: B,
+    limits: &Limits,
+    mut contention: Option<ContentionSignal>,
+) -> Result<Vec<u8>, ApiError>
 where
     B: Body<Data = Bytes>,
 {
@@ -102,8 +106,8 @@ where
         let due = started + (limits.body_stall + bought).min(limits.body_time);
         let stalls = Instant::now() + limits.body_stall;
         let asked = async {
-            match &mut hurry {
-                Some(hurry) => hurry.asked().await,
+            match &mut contention {
+                Some(contention) => contention.wait().await,
                 None => std::future::pending().await,
             }
         };

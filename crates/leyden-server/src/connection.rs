@@ -1,7 +1,7 @@
 //! Socket with deadlines: for the head of a request, between requests, and for a client that does not read.
 
+use crate::request_head::Framing;
 use crate::traffic::Traffic;
-use crate::wire::Framing;
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use std::io;
 use std::pin::Pin;

@@ -5,7 +5,7 @@
 //! endpoint gets as a whole or in pieces ([`Format`](crate::generate::Format)) and writes in the dialect's form.
 
 use crate::error::ApiError;
-use crate::pieces::Pieces;
+use crate::streamed_json::StreamedJson;
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 use std::fmt;
@@ -44,7 +44,7 @@ pub(crate) fn data(value: &Value, out: &mut Vec<u8>) {
 }
 
 /// Writes a server-sent event without a name; its large parts come from `pieces`.
-pub(crate) fn data_of(pieces: Pieces, value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn data_of(pieces: StreamedJson, value: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     pieces.write(value, out);
     out.extend_from_slice(b"\n\n");

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, Sender};
 
-/// Pieces of a stream that may wait for the client; further output stays in the mailbox.
+/// StreamedJson of a stream that may wait for the client; further output stays in the mailbox.
 const PIECES: usize = 16;
 /// Bytes after which the output of several choices is sent.
 const PIECE: usize = 64 << 10;

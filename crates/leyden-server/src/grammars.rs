@@ -112,7 +112,7 @@ impl Shape {
         &self.source
     }
 
-    /// Returns the compiled grammar, from the cache or compiled when its turn in the queue comes.
+    /// Returns the compiled grammar, from the cache or compiled when its key has a permit.
     pub(crate) async fn compiled(
         self,
         app: &App,
@@ -123,11 +123,11 @@ impl Shape {
             return Ok(compiled);
         }
         let owner = call.caller.fairness();
-        let turn = app.turns.take(owner, call.deadline(app).into()).await?;
+        let permit = app.grammar_compiling.acquire(owner, call.deadline(app).into()).await?;
         let model = Arc::clone(model);
         prompt::aside(move || {
-            // The turn lasts until the thread is free again, even if the client has disconnected.
-            let _turn = turn;
+            // The permit lasts until the thread is free again, even if the client has disconnected.
+            let _permit = permit;
             self.compile(&model, owner)
         })
         .await

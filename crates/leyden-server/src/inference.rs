@@ -5,6 +5,7 @@
 
 use crate::app::App;
 use crate::call::Call;
+use crate::chat_output::{Answer, ChatOutput};
 use crate::encoding::Long;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -20,7 +21,6 @@ use crate::prompt::{self, Conversed};
 use crate::rendering;
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::served::Served;
-use crate::speech::{Answer, Speech};
 use crate::tool_kinds::ToolNames;
 use crate::tools::{self, Tools};
 use crate::usage::Usage;
@@ -132,8 +132,8 @@ fn gate(model: &Served, prompt: &str) -> Option<String> {
 pub(crate) struct Begun {
     pub(crate) running: Running,
     pub(crate) common: Common,
-    /// Speech of each choice.
-    pub(crate) speeches: Vec<Speech>,
+    /// ChatOutput of each choice.
+    pub(crate) chat_outputs: Vec<ChatOutput>,
     /// Log entry of the request, which has its times.
     pub(crate) entry: Arc<Entry>,
 }
@@ -156,20 +156,21 @@ pub(crate) async fn begin(app: Arc<App>, call: Call, inference: Inference) -> Re
     let entry = Arc::clone(&call.entry);
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let short = common.model.format.calls().is_some_and(CallSyntax::has_ids);
-    let speeches =
-        (0..choices).map(|choice| Speech::new(short, &running.id(), choice, Arc::clone(&names))).collect();
-    Ok(Begun { running, common, speeches, entry })
+    let chat_outputs = (0..choices)
+        .map(|choice| ChatOutput::new(short, &running.id(), choice, Arc::clone(&names)))
+        .collect();
+    Ok(Begun { running, common, chat_outputs, entry })
 }
 
 impl Begun {
     /// Returns the whole answer.
     pub(crate) async fn whole(self) -> Result<(Vec<Said>, Usage), ApiError> {
-        let Begun { running, mut speeches, .. } = self;
+        let Begun { running, mut chat_outputs, .. } = self;
         let (answers, usage) = running.collect().await?;
-        let said = answers.into_iter().zip(&mut speeches).map(|(update, speech)| {
-            let answer = speech.whole(update.parts);
+        let said = answers.into_iter().zip(&mut chat_outputs).map(|(update, chat_output)| {
+            let answer = chat_output.whole(update.parts);
             let end = update.end.unwrap_or(End::Stop);
-            Said { answer, end, calls: end == End::Stop && speech.calls(), logprobs: update.logprobs }
+            Said { answer, end, calls: end == End::Stop && chat_output.calls(), logprobs: update.logprobs }
         });
         Ok((said.collect(), usage))
     }

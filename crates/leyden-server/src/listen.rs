@@ -3,16 +3,16 @@
 use crate::app::App;
 use crate::body::{Reply, Watched};
 use crate::connection::{Deadlines, Socket};
+use crate::connection_limit::{self, ConnectionLimit, ConnectionPermit, PendingConnection};
 use crate::failure::{Error, ErrorKind};
+use crate::fair_semaphore;
 use crate::log::Log;
 use crate::model::Model;
 use crate::options::{ServerOptions, TellEnd, Waits};
+use crate::request_head::{ConnectionContext, ContentionSignal};
 use crate::routes;
-use crate::seats::{Room, Seat, Seats, Standing};
 use crate::signals::{self, Signal, Signals};
 use crate::traffic::{Busy, Traffic};
-use crate::turns;
-use crate::wire::{Hurry, Wire};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
@@ -38,17 +38,17 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 const THREADS: usize = 2;
 /// Pause when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
-/// Idle time after which a connection is closed if others need a seat; before, a request may be on its way to it.
-const MAKES_WAY: Duration = Duration::from_secs(1);
-/// Interval of two checks: whether the client of a connection that waits for a seat is still connected, and whether a
+/// Idle time after which a connection is closed if others need a permit; before, a request may be on its way to it.
+const YIELD_AFTER: Duration = Duration::from_secs(1);
+/// Interval of two checks: whether the client of a connection that waits for a permit is still connected, and whether a
 /// server that is about to shut down has requests.
-const LOOKS_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which freed memory is returned to the system.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
+const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time to send errors for the requests that the shutdown ends.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const CUT_TIME: Duration = Duration::from_secs(2);
 /// Time for the same after a second signal.
-const LAST_WORD: Duration = Duration::from_millis(300);
+const SECOND_SIGNAL_CUT_TIME: Duration = Duration::from_millis(300);
 
 /// Serves the models until SIGTERM, SIGINT, SIGHUP or SIGQUIT, then ends the requests in progress, and returns. `ready`
 /// is called with the address.
@@ -67,7 +67,7 @@ pub fn serve(
     let processors = available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
-        .max_blocking_threads(turns::threads(processors))
+        .max_blocking_threads(fair_semaphore::threads(processors))
         .thread_name("http")
         .enable_all()
         .build()
@@ -139,7 +139,7 @@ pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
 async fn tidy(app: Arc<App>) {
     let mut answered = 0;
     loop {
-        sleep(TIDY_EVERY).await;
+        sleep(TIDY_INTERVAL).await;
         let now = app.http.answers();
         if now != answered && app.is_idle() {
             answered = now;
@@ -161,12 +161,12 @@ enum Phase {
 
 /// Accepts connections until a signal arrives, then drains.
 pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signals, times: Ending) {
-    let room = Room {
-        seats: app.limits.connections,
-        seats_per_peer: app.limits.connections_per_peer,
+    let limits = connection_limit::Limits {
+        total: app.limits.connections,
+        per_address: app.limits.connections_per_peer,
         trusted: app.trusted_proxies.clone(),
     };
-    let seats = Seats::new(room);
+    let limit = ConnectionLimit::new(limits);
     let answering = Arc::new(AtomicUsize::new(0));
     let (closing, _) = watch::channel(false);
     let mut phase = Phase::Serving;
@@ -188,7 +188,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
             Some(signal) = signals.recv() => {
                 if phase != Phase::Serving {
                     app.log().event(&[("event", "second_signal".into())]);
-                    break Some(LAST_WORD);
+                    break Some(SECOND_SIGNAL_CUT_TIME);
                 }
                 app.retire();
                 let requests = answering.load(Ordering::Relaxed);
@@ -207,16 +207,16 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                 };
                 continue;
             }
-            () = sleep(LOOKS_EVERY), if leaves_when_idle && answering.load(Ordering::Relaxed) == 0 => {
+            () = sleep(POLL_INTERVAL), if leaves_when_idle && answering.load(Ordering::Relaxed) == 0 => {
                 phase = drain(&app);
                 continue;
             }
-            () = sleep(LOOKS_EVERY), if leaves_when_idle => continue,
-            () = seats.empty(), if matches!(phase, Phase::Draining(_)) => break None,
+            () = sleep(POLL_INTERVAL), if leaves_when_idle => continue,
+            () = limit.wait_until_unused(), if matches!(phase, Phase::Draining(_)) => break None,
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                 if matches!(phase, Phase::Draining(_)) {
                     app.log().event(&[("event", "drain_time_over".into())]);
-                    break Some(LAST_WORDS);
+                    break Some(CUT_TIME);
                 }
                 phase = drain(&app);
                 continue;
@@ -226,16 +226,17 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         match accepted {
             Ok((stream, address)) => {
                 let address = address.ip();
-                // While the server drains no new connection gets a seat, so that it comes to an end.
-                let seat = if app.is_closing() { None } else { seats.enter(address) };
-                let place = match seat {
-                    Some(seat) => Place::seat(seat, &app),
-                    None => Place::standing(seats.stand().await, &stream),
+                // While the server drains no new connection gets a permit, so that it comes to an end.
+                let permit = if app.is_closing() { None } else { limit.try_acquire(address) };
+                let admission = match permit {
+                    Some(permit) => Admission::admitted(permit, &app),
+                    None => Admission::pending(limit.add_pending().await, &stream),
                 };
                 let answering = Arc::clone(&answering);
-                let guest = Guest { app: Arc::clone(&app), seats: Arc::clone(&seats), address, answering };
+                let connection =
+                    Connection { app: Arc::clone(&app), limit: Arc::clone(&limit), address, answering };
                 app.http.connections_total.add(1);
-                tokio::spawn(guest.converse(stream, place, closing.subscribe()));
+                tokio::spawn(connection.serve(stream, admission, closing.subscribe()));
             }
             // The client has disconnected already.
             Err(e)
@@ -249,7 +250,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         app.close();
         app.end_requests();
         let _ = closing.send(true);
-        let _ = timeout(words, seats.empty()).await;
+        let _ = timeout(words, limit.wait_until_unused()).await;
     }
     app.log().flush();
 }
@@ -264,47 +265,47 @@ pub(crate) struct Ending {
 
 /// Connection of a client.
 #[derive(Debug)]
-struct Guest {
+struct Connection {
     app: Arc<App>,
-    seats: Arc<Seats>,
+    limit: Arc<ConnectionLimit>,
     address: IpAddr,
     /// Number of requests in progress on all connections.
     answering: Arc<AtomicUsize>,
 }
 
-/// Seat of a connection, or its wait for one.
+/// Permit of a connection, or its wait for one.
 #[derive(Debug)]
-enum Place {
-    Seated {
-        _seat: Seat,
+enum Admission {
+    Admitted {
+        _permit: ConnectionPermit,
         _open: Open,
     },
-    Standing {
-        standing: Standing,
+    Pending {
+        pending: PendingConnection,
         /// Duplicate of the socket, to detect that the client closes it; it is never read from.
-        line: Option<OwnedFd>,
+        socket: Option<OwnedFd>,
     },
 }
 
-impl Place {
-    fn seat(seat: Seat, app: &Arc<App>) -> Place {
+impl Admission {
+    fn admitted(permit: ConnectionPermit, app: &Arc<App>) -> Admission {
         app.http.connections.add(1);
-        Place::Seated { _seat: seat, _open: Open(Arc::clone(app)) }
+        Admission::Admitted { _permit: permit, _open: Open(Arc::clone(app)) }
     }
 
-    fn standing(standing: Standing, stream: &TcpStream) -> Place {
+    fn pending(pending: PendingConnection, stream: &TcpStream) -> Admission {
         // Without a free descriptor for the duplicate, a disconnect is detected later.
-        Place::Standing { standing, line: stream.as_fd().try_clone_to_owned().ok() }
+        Admission::Pending { pending, socket: stream.as_fd().try_clone_to_owned().ok() }
     }
 }
 
 /// Waits until a client closes its side of a socket, whatever it has sent before.
-async fn closed(line: Option<OwnedFd>) {
-    let stream = line.and_then(|line| TcpStream::from_std(line.into()).ok());
+async fn closed(socket: Option<OwnedFd>) {
+    let stream = socket.and_then(|socket| TcpStream::from_std(socket.into()).ok());
     let Some(stream) = stream else { return std::future::pending().await };
     while !stream.ready(Interest::READABLE).await.is_ok_and(|ready| ready.is_read_closed()) {
         // The socket stays readable, as the body is not read yet.
-        sleep(LOOKS_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -318,9 +319,9 @@ impl Drop for Open {
     }
 }
 
-impl Guest {
+impl Connection {
     /// Answers the requests of a connection.
-    async fn converse(self, stream: TcpStream, place: Place, mut closing: watch::Receiver<bool>) {
+    async fn serve(self, stream: TcpStream, admission: Admission, mut closing: watch::Receiver<bool>) {
         // Tokens are small, and should be sent at once.
         let _ = stream.set_nodelay(true);
         let limits = &self.app.limits;
@@ -328,19 +329,23 @@ impl Guest {
         let deadlines =
             Deadlines { head: limits.header_time, idle: limits.idle_time, write: limits.write_stall };
         let socket = Socket::new(TokioIo::new(stream), deadlines, Arc::clone(&traffic));
-        let mut crowded = self.seats.crowded();
-        let hurry = Hurry { seats: Arc::clone(&self.seats), address: self.address, crowded: crowded.clone() };
-        let wire = Wire { traffic: Arc::clone(&traffic), hurry };
-        let go = match &place {
-            Place::Standing { standing, .. } => standing.begin(),
-            Place::Seated { .. } => Arc::default(),
+        let mut contention = self.limit.contention();
+        let contention_signal = ContentionSignal {
+            limit: Arc::clone(&self.limit),
+            address: self.address,
+            contention: contention.clone(),
         };
-        let place = Mutex::new(place);
+        let context = ConnectionContext { traffic: Arc::clone(&traffic), contention_signal };
+        let close = match &admission {
+            Admission::Pending { pending, .. } => pending.begin_reading(),
+            Admission::Admitted { .. } => Arc::default(),
+        };
+        let admission = Mutex::new(admission);
         let service = service_fn(|request: Request<Incoming>| {
             let busy = Busy::new(&traffic);
-            let (guest, place, wire) = (&self, &place, wire.clone());
+            let (connection, admission, context) = (&self, &admission, context.clone());
             async move {
-                let mut response = guest.answer(request, place, wire).await;
+                let mut response = connection.answer(request, admission, context).await;
                 response.body_mut().busy = Some(busy);
                 Ok::<_, Infallible>(response)
             }
@@ -360,14 +365,14 @@ impl Guest {
             tokio::select! {
                 // An error concerns this connection alone.
                 _ = connection.as_mut() => return,
-                () = go.notified() => return,
+                () = close.notified() => return,
                 _ = closing.wait_for(|closing| *closing), if !late => break,
-                Ok(()) = crowded.changed() => {
+                Ok(()) = contention.changed() => {
                     let had = traffic.requests();
                     let since = idle.filter(|(_, before)| *before == had).map_or_else(Instant::now, |i| i.0);
                     idle = (!traffic.is_answering()).then_some((since, had));
-                    if idle.is_some_and(|(since, _)| since.elapsed() >= MAKES_WAY)
-                        && self.seats.are_short(self.address)
+                    if idle.is_some_and(|(since, _)| since.elapsed() >= YIELD_AFTER)
+                        && self.limit.is_contended(self.address)
                     {
                         break;
                     }
@@ -378,14 +383,19 @@ impl Guest {
         let _ = connection.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>, place: &Mutex<Place>, wire: Wire) -> Response<Reply> {
-        let traffic = Arc::clone(&wire.traffic);
-        let Some(last) = self.sit(&request, place).await else {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        admission: &Mutex<Admission>,
+        context: ConnectionContext,
+    ) -> Response<Reply> {
+        let traffic = Arc::clone(&context.traffic);
+        let Some(last) = self.admit(&request, admission).await else {
             traffic.leave_unread();
             return self.app.turn_away();
         };
         let mut request = request.map(|body| Watched::new(body, Arc::clone(&traffic)));
-        request.extensions_mut().insert(wire);
+        request.extensions_mut().insert(context);
         let mut response = self.app.respond(request).await;
         // After a request that is ambiguous, or was not read to its end, the beginning of the next one is unknown.
         if last || self.app.is_retiring() || traffic.is_ambiguous() || traffic.is_unread() {
@@ -394,30 +404,31 @@ impl Guest {
         response
     }
 
-    /// Waits for a seat, if the request needs one. Returns whether the request is the connection's last; `None` if too
+    /// Waits for a permit, if the request needs one. Returns whether the request is the connection's last; `None` if too
     /// many wait. If the client closes its connection meanwhile, the connection ends, and its place in the queue is
     /// free for others.
-    async fn sit(&self, request: &Request<Incoming>, place: &Mutex<Place>) -> Option<bool> {
+    async fn admit(&self, request: &Request<Incoming>, admission: &Mutex<Admission>) -> Option<bool> {
         let always = routes::answers_always(request.uri().path());
-        let (line, end) = {
-            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-            let Place::Standing { standing, line } = &mut *place else { return Some(false) };
+        let (socket, end) = {
+            let mut admission = admission.lock().unwrap_or_else(PoisonError::into_inner);
+            let Admission::Pending { pending, socket } = &mut *admission else { return Some(false) };
             if always || self.app.is_closing() {
                 return Some(true);
             }
-            standing.speaks();
-            (line.take(), standing.begin())
+            pending.mark_active();
+            (socket.take(), pending.begin_reading())
         };
-        let seat = tokio::select! {
-            seat = self.seats.wait(self.address, || self.app.is_closing()) => seat,
-            () = closed(line) => {
+        let permit = tokio::select! {
+            permit = self.limit.acquire(self.address, || self.app.is_closing()) => permit,
+            () = closed(socket) => {
                 end.notify_one();
                 return std::future::pending().await;
             }
         };
-        match seat {
-            Some(seat) => {
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Place::seat(seat, &self.app);
+        match permit {
+            Some(permit) => {
+                *admission.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Admission::admitted(permit, &self.app);
                 Some(false)
             }
             None => self.app.is_closing().then_some(true),

@@ -4,11 +4,11 @@
 //! waits for the loading of another model.
 
 use crate::error::ApiError;
+use crate::model_entry::ModelEntry;
 use crate::models::{Answer, Lease, Models};
 use crate::on_demand::OnDemand;
 use crate::residency::{Place, Step, Ticket, Why};
 use crate::served::Served;
-use crate::slot::Slot;
 use hyper::StatusCode;
 use serde_json::json;
 use std::future::pending;
@@ -47,7 +47,7 @@ impl Models {
     ///
     /// # Errors
     /// The model cannot be loaded, or there was not enough memory for it for too long.
-    pub(crate) async fn lease(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Lease, ApiError> {
+    pub(crate) async fn lease(self: &Arc<Self>, slot: &Arc<ModelEntry>) -> Result<Lease, ApiError> {
         let Some((_, place)) = slot.on_demand else {
             return Ok(Lease { models: Arc::clone(self), of: None });
         };
@@ -130,7 +130,7 @@ impl Models {
         Served::start(model, &self.log).map_err(|error| error.to_string())
     }
 
-    fn is_loaded(&self, slot: &Slot, place: Place, served: Served, took: Duration) {
+    fn is_loaded(&self, slot: &ModelEntry, place: Place, served: Served, took: Duration) {
         let bytes = served.bytes;
         *slot.place() = Some(Arc::new(served));
         self.loads.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 
 use crate::answer_memory::Held;
 use crate::metrics::Counter;
-use crate::moment::rfc3339;
+use crate::timestamp::rfc3339;
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 use std::io::{self, Write};

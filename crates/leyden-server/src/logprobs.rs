@@ -1,8 +1,8 @@
 //! Tokens of an answer with their log probabilities, in the form of OpenAI's APIs.
 
 use crate::mailbox::TokenLogprob;
-use crate::pieces::{self, Pieces};
 use crate::served::Served;
+use crate::streamed_json::{self, StreamedJson};
 use crate::token_name;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) fn content(model: &Served, alternatives: usize, tokens: &[TokenLogpro
 /// Adds the tokens as a list that is written while it is sent: as a JSON tree it would take about a hundred times the
 /// memory.
 pub(crate) fn list(
-    pieces: &mut Pieces,
+    pieces: &mut StreamedJson,
     model: &Arc<Served>,
     alternatives: usize,
     tokens: Vec<TokenLogprob>,
@@ -45,14 +45,14 @@ pub(crate) fn list(
     let model = Arc::clone(model);
     pieces.list(tokens, move |token, out| {
         for shown in content(&model, alternatives, std::slice::from_ref(&token)) {
-            pieces::json(&shown, out);
+            streamed_json::json(&shown, out);
         }
     })
 }
 
 /// Adds a list of tokens that several documents share.
 pub(crate) fn shared(
-    pieces: &mut Pieces,
+    pieces: &mut StreamedJson,
     model: &Arc<Served>,
     alternatives: usize,
     tokens: Arc<[TokenLogprob]>,
@@ -60,7 +60,7 @@ pub(crate) fn shared(
     let model = Arc::clone(model);
     pieces.list(0..tokens.len(), move |i, out| {
         for shown in content(&model, alternatives, &tokens[i..=i]) {
-            pieces::json(&shown, out);
+            streamed_json::json(&shown, out);
         }
     })
 }

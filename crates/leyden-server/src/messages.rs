@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 /// Roles of messages, and their names in chat templates.
 const ROLES: &[(&str, &str)] = &[
     ("system", "system"),
-    // Chat templates have the older name.
+    // Chat templates have the legacy name.
     ("developer", "system"),
     ("user", "user"),
     ("assistant", "assistant"),
     ("tool", "tool"),
-    // OpenAI's older form of a tool's message.
+    // OpenAI's legacy form of a tool's message.
     ("function", "tool"),
 ];
 
@@ -37,23 +37,23 @@ const PARTS: &[(&str, &str)] =
 
 /// Reads the messages of a conversation.
 pub(crate) fn read(values: Vec<Value>) -> Result<Vec<Message>, ApiError> {
-    let mut older = OlderCalls::default();
-    let read = |(i, value)| message(&format!("messages[{i}]"), value, &mut older);
+    let mut legacy = LegacyCalls::default();
+    let read = |(i, value)| message(&format!("messages[{i}]"), value, &mut legacy);
     values.into_iter().enumerate().map(read).collect()
 }
 
-/// Ids for calls in OpenAI's older form, which has none: a call and the message with its result get the same id.
+/// Ids for calls in OpenAI's legacy form, which has none: a call and the message with its result get the same id.
 #[derive(Default)]
-struct OlderCalls(usize);
+struct LegacyCalls(usize);
 
-impl OlderCalls {
+impl LegacyCalls {
     /// Returns an id of nine letters and digits, the form that the strictest chat template accepts.
     fn id(&self) -> String {
         format!("fcall{:04}", self.0 % 10_000)
     }
 }
 
-fn message(path: &str, value: Value, older: &mut OlderCalls) -> Result<Message, ApiError> {
+fn message(path: &str, value: Value, legacy: &mut LegacyCalls) -> Result<Message, ApiError> {
     let mut fields = Fields::from(value);
     let given = fields.text("role").unwrap_or_default();
     let role = ROLES.iter().find(|(name, _)| *name == given).map_or("", |(_, role)| *role);
@@ -61,11 +61,11 @@ fn message(path: &str, value: Value, older: &mut OlderCalls) -> Result<Message, 
     if let Some(name) = fields.text("name") {
         extra.insert("name".to_owned(), name.into());
     }
-    if let Some(calls) = calls(path, &mut fields, role, older)? {
+    if let Some(calls) = calls(path, &mut fields, role, legacy)? {
         extra.insert("tool_calls".to_owned(), calls);
     }
     if role == "tool" {
-        let id = fields.text("tool_call_id").unwrap_or_else(|| older.id());
+        let id = fields.text("tool_call_id").unwrap_or_else(|| legacy.id());
         extra.insert("tool_call_id".to_owned(), id.into());
     }
     // vLLM has called it `reasoning` since 2025.
@@ -100,7 +100,7 @@ fn calls(
     path: &str,
     fields: &mut Fields,
     role: &str,
-    older: &mut OlderCalls,
+    legacy: &mut LegacyCalls,
 ) -> Result<Option<Value>, ApiError> {
     let list = fields.list("tool_calls").filter(|calls| !calls.is_empty());
     let single = fields.object("function_call");
@@ -112,8 +112,8 @@ fn calls(
         }
         (Some(list), None) => list.into_iter().map(Fields::from).map(tool_call).collect(),
         (None, Some(call)) => {
-            older.0 += 1;
-            json!([{ "type": "function", "id": older.id(), "function": function(call) }])
+            legacy.0 += 1;
+            json!([{ "type": "function", "id": legacy.id(), "function": function(call) }])
         }
     };
     if role != "assistant" {

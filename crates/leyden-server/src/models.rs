@@ -8,10 +8,10 @@ use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
 use crate::model::Model;
+use crate::model_entry::{ModelEntry, without_tag};
 use crate::on_demand::{Changed, Lister, NameFinder, OnDemand};
 use crate::residency::{Place, Residency, Ticket, Times};
 use crate::served::Served;
-use crate::slot::{Slot, without_tag};
 use hyper::StatusCode;
 use serde_json::json;
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ impl Drop for Lease {
 
 /// All models of a server.
 pub(crate) struct Models {
-    slots: RwLock<Vec<Arc<Slot>>>,
+    slots: RwLock<Vec<Arc<ModelEntry>>>,
     desk: Mutex<Desk>,
     /// Notifies of changes that concern the models loaded on demand.
     pub(crate) changed: Notify,
@@ -114,7 +114,7 @@ impl Models {
             let abilities = Abilities::of(served.network.config());
             let served = Mutex::new(Some(Arc::new(served)));
             let gone = AtomicBool::default();
-            slots.push(Arc::new(Slot {
+            slots.push(Arc::new(ModelEntry {
                 name,
                 aliases,
                 adapters,
@@ -129,7 +129,7 @@ impl Models {
         let (mut plan, now) = (Residency::new(budget, times), Instant::now());
         for model in on_demand {
             let place = plan.add(model.least_bytes, model.idle, now);
-            slots.push(Arc::new(Slot::vacant(model, place)));
+            slots.push(Arc::new(ModelEntry::vacant(model, place)));
         }
         let mut names: Vec<&str> = slots.iter().flat_map(|slot| slot.names()).collect();
         names.sort_unstable();
@@ -170,7 +170,7 @@ impl Models {
             return Err(ErrorKind::DuplicateModel { name: name.clone() }.into());
         }
         let place = self.desk().plan.add(model.least_bytes, model.idle, Instant::now());
-        slots.push(Arc::new(Slot::vacant(model, place)));
+        slots.push(Arc::new(ModelEntry::vacant(model, place)));
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Models {
     }
 
     /// Returns the on-demand model at an index.
-    pub(crate) fn at(&self, place: Place) -> Option<(Arc<Slot>, OnDemand)> {
+    pub(crate) fn at(&self, place: Place) -> Option<(Arc<ModelEntry>, OnDemand)> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.iter().find_map(|slot| match &slot.on_demand {
             Some((model, of)) if *of == place => Some((Arc::clone(slot), model.clone())),
@@ -189,7 +189,7 @@ impl Models {
     }
 
     /// Unloads an on-demand model as soon as no request uses it. Returns false for a model that stays.
-    pub(crate) fn let_go(self: &Arc<Self>, slot: &Slot) -> bool {
+    pub(crate) fn let_go(self: &Arc<Self>, slot: &ModelEntry) -> bool {
         let Some((_, place)) = &slot.on_demand else { return false };
         self.desk().plan.keep(*place, Some(Duration::ZERO));
         self.proceed();
@@ -217,7 +217,7 @@ impl Models {
     pub(crate) fn sweep(&self) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let mut desk = self.desk();
-        let is_over = |slot: &Arc<Slot>| match &slot.on_demand {
+        let is_over = |slot: &Arc<ModelEntry>| match &slot.on_demand {
             Some((_, place)) if slot.gone.load(Ordering::SeqCst) => Some(*place),
             _ => None,
         };
@@ -243,7 +243,7 @@ impl Models {
         self: &Arc<Self>,
         name: Option<&str>,
         wish: Wish,
-    ) -> Result<Arc<Slot>, ApiError> {
+    ) -> Result<Arc<ModelEntry>, ApiError> {
         match self.find_for(name, wish) {
             Err(_) if self.list.is_some() => {
                 self.refresh().await;
@@ -254,7 +254,7 @@ impl Models {
     }
 
     /// Returns all models.
-    pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
+    pub(crate) fn all(&self) -> Vec<Arc<ModelEntry>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.iter().filter(|slot| !slot.gone.load(Ordering::SeqCst)).cloned().collect()
     }
@@ -284,7 +284,7 @@ impl Models {
     }
 
     /// Returns the state of a model, if it is loaded.
-    pub(crate) fn resident(&self, slot: &Slot) -> Option<Resident> {
+    pub(crate) fn resident(&self, slot: &ModelEntry) -> Option<Resident> {
         let served = slot.served()?;
         let (bytes, stays) = match &slot.on_demand {
             Some((_, place)) => self.desk().plan.stay(*place, Instant::now()),
@@ -294,12 +294,12 @@ impl Models {
     }
 
     /// Returns the model with a name; without a name the only model.
-    pub(crate) fn find(&self, name: Option<&str>) -> Result<Arc<Slot>, ApiError> {
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<Arc<ModelEntry>, ApiError> {
         self.find_for(name, Wish::Any)
     }
 
     /// Returns the model with a name; without a name the only model, or the only one with the ability.
-    pub(crate) fn find_for(&self, name: Option<&str>, wish: Wish) -> Result<Arc<Slot>, ApiError> {
+    pub(crate) fn find_for(&self, name: Option<&str>, wish: Wish) -> Result<Arc<ModelEntry>, ApiError> {
         let slots = self.all();
         let Some(name) = name else {
             if let [slot] = &slots[..] {

@@ -1,10 +1,10 @@
 //! [`ServerOptions`]: the options of a server.
 
 use crate::auth::ApiKeys;
+use crate::ip_network::Network;
 use crate::limits::Limits;
 use crate::log::LogFormat;
 use crate::on_demand::{Changer, Lister, NameFinder, OnDemand, Puller};
-use crate::peers::Network;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,20 +37,20 @@ impl Drop for GivesUp {
     }
 }
 
-/// Reads a request [aside](self::aside) when its key has a turn, and returns the call with the result. Dropping the
+/// Reads a request [aside](self::aside) when its key has a permit, and returns the call with the result. Dropping the
 /// future, as on disconnection, stops the work.
 pub(crate) async fn prepare<T: Send + 'static>(
     app: &Arc<App>,
     call: Call,
     read: fn(&App, &Call) -> Result<T, ApiError>,
 ) -> Result<(Call, T), ApiError> {
-    let turns = if call.body_bytes() > SHORT_BYTES { &app.long } else { &app.short };
-    let turn = turns.take(call.caller.fairness(), call.deadline(app).into()).await?;
+    let semaphore = if call.body_bytes() > SHORT_BYTES { &app.long_requests } else { &app.short_requests };
+    let permit = semaphore.acquire(call.caller.fairness(), call.deadline(app).into()).await?;
     let app = Arc::clone(app);
     let _gives_up = GivesUp(call.given_up());
     aside(move || {
-        // The turn lasts until the thread is free, even if the client has disconnected.
-        let _turn = turn;
+        // The permit lasts until the thread is free, even if the client has disconnected.
+        let _permit = permit;
         let ready = read(&app, &call)?;
         Ok((call, ready))
     })

@@ -4,7 +4,6 @@ use crate::adapters;
 use crate::app::App;
 use crate::call::Call;
 use crate::encoding::Long;
-use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammars::{self, Shape, refused};
@@ -12,6 +11,7 @@ use crate::keep_alive;
 use crate::prompt;
 use crate::sampling::{self, Sampling};
 use crate::served::Served;
+use crate::stop_conditions;
 use crate::synonyms;
 use crate::worker::{Choice, Ending, Logprobs, Rule, Task, Work};
 use leyden_constrain::{Compiled, Guide};
@@ -74,7 +74,7 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
             ));
         }
     }
-    let ending = ending::read(body, &model)?;
+    let ending = stop_conditions::read(body, &model)?;
     if max_tokens.is_some_and(|most| most < ending.min_tokens) {
         let message = format!("`min_tokens` is more than `{}`", max_names.join("` or `"));
         return Err(ApiError::conflict("min_tokens", message));
@@ -261,7 +261,7 @@ pub(crate) fn schema(app: &App) -> Value {
             "description": "Only requests with the same salt share cached prompts"
         },
     });
-    for more in [more, ending::schema(app), grammars::schema(limits), Long::prompt_schema()] {
+    for more in [more, stop_conditions::schema(app), grammars::schema(limits), Long::prompt_schema()] {
         if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
             all.extend(more);
         }

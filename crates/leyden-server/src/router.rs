@@ -18,8 +18,8 @@ use crate::model::Model;
 use crate::openapi;
 use crate::options::ServerOptions;
 use crate::replies::document;
+use crate::request_head::{self, ConnectionContext};
 use crate::routes::{self, Found, ROUTES};
-use crate::wire::{self, Wire};
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -101,9 +101,9 @@ impl App {
     where
         B: Body<Data = Bytes>,
     {
-        let wire = request.extensions_mut().remove::<Wire>();
-        if let Some(wire) = &wire {
-            let host = wire::check(&request, wire)?;
+        let context = request.extensions_mut().remove::<ConnectionContext>();
+        if let Some(context) = &context {
+            let host = request_head::check(&request, context)?;
             // Health probes use any host name, and get no information.
             let probe = found.as_ref().is_some_and(|f| f.route.is_health());
             if self.keys.is_none() && !probe {
@@ -148,7 +148,7 @@ impl App {
             let headers = request.headers();
             let foreign = headers.contains_key(header::ORIGIN) && self.origins.allowed(headers).is_none();
             check_content(headers, route.dialect.any_content && !foreign)?;
-            body::read(request.into_body(), &self.limits, wire.map(|w| w.hurry)).await?
+            body::read(request.into_body(), &self.limits, context.map(|w| w.contention_signal)).await?
         } else {
             Vec::new()
         };

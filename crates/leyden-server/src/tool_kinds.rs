@@ -150,7 +150,7 @@ pub(crate) struct FreeText {
 
 impl FreeText {
     /// Reads more of the arguments. Returns the text that they add.
-    pub(crate) fn hear(&mut self, fragment: &str) -> String {
+    pub(crate) fn push(&mut self, fragment: &str) -> String {
         let mut text = String::with_capacity(fragment.len());
         for c in fragment.chars() {
             match self.place {
@@ -269,7 +269,7 @@ mod tests {
                     let (mut reader, mut read) = (FreeText::default(), String::new());
                     let letters: Vec<char> = arguments.chars().collect();
                     for piece in letters.chunks(size) {
-                        read.push_str(&reader.hear(&piece.iter().collect::<String>()));
+                        read.push_str(&reader.push(&piece.iter().collect::<String>()));
                     }
                     read.push_str(&reader.end());
                     assert_eq!(read, text, "{arguments}");
@@ -290,7 +290,7 @@ mod tests {
             ("", ""),
         ] {
             let mut reader = FreeText::default();
-            assert_eq!(reader.hear(arguments) + &reader.end(), wanted, "{arguments}");
+            assert_eq!(reader.push(arguments) + &reader.end(), wanted, "{arguments}");
         }
     }
 

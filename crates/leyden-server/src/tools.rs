@@ -5,8 +5,8 @@ use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammars::{Rule, Shape};
+use crate::legacy_functions;
 use crate::limits::Limits;
-use crate::older;
 use crate::request::{Binding, Form};
 use crate::schema::WORD;
 use crate::served::Served;
@@ -310,7 +310,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         }
     });
     if let (Value::Object(all), Value::Object(more)) =
-        (&mut all, older::schema(limits.tools, &function, &name))
+        (&mut all, legacy_functions::schema(limits.tools, &function, &name))
     {
         all.extend(more);
     }

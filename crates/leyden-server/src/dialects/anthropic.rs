@@ -6,8 +6,8 @@ use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
 use crate::call::Call;
+use crate::chat_output::ChatOutput;
 use crate::dialect::{Dialect, event};
-use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
@@ -19,7 +19,7 @@ use crate::prompt;
 use crate::replies::document;
 use crate::sampling;
 use crate::schema::WORD;
-use crate::speech::Speech;
+use crate::stop_conditions;
 use crate::tool_kinds::other_than;
 use crate::usage::Usage;
 use hyper::{Response, StatusCode};
@@ -63,9 +63,9 @@ pub(crate) async fn messages(app: Arc<App>, call: Call) -> Result<Response<Reply
         "model": begun.running.name_of(&begun.common.model), "content": [], "stop_reason": null, "stop_sequence": null,
     });
     if begun.common.stream {
-        let Begun { running, mut speeches, .. } = begun;
-        let speech = speeches.swap_remove(0);
-        return Ok(running.stream(Events { head, speech, stops, open: None, blocks: 0, reason: None }));
+        let Begun { running, mut chat_outputs, .. } = begun;
+        let chat_output = chat_outputs.swap_remove(0);
+        return Ok(running.stream(Events { head, chat_output, stops, open: None, blocks: 0, reason: None }));
     }
     let (mut said, usage) = begun.whole().await?;
     Ok(document(StatusCode::OK, &whole(head, said.swap_remove(0), stops, usage)))
@@ -239,7 +239,7 @@ fn stop_reason(end: End, calls: bool, stop: Option<&String>) -> &'static str {
 fn whole(mut head: Value, said: Said, mut stops: Stops, used: Usage) -> Value {
     let answer = said.answer;
     let mut text: String =
-        stops.hear(vec![OutputEvent::Content(answer.content)]).into_iter().map(content).collect();
+        stops.push(vec![OutputEvent::Content(answer.content)]).into_iter().map(content).collect();
     let (rest, stop) = stops.end(said.end == End::Stop && answer.calls.is_empty());
     text.extend(rest.map(content));
     let mut blocks = Vec::new();
@@ -249,7 +249,7 @@ fn whole(mut head: Value, said: Said, mut stops: Stops, used: Usage) -> Value {
     if !text.is_empty() {
         blocks.push(json!({ "type": "text", "text": text }));
     }
-    let call = |c: &crate::speech::ToolCall| json!({ "type": "tool_use", "id": c.id, "name": c.name, "input": c.input() });
+    let call = |c: &crate::chat_output::ToolCall| json!({ "type": "tool_use", "id": c.id, "name": c.name, "input": c.input() });
     blocks.extend(answer.calls.iter().map(call));
     head["content"] = blocks.into();
     head["stop_reason"] = stop_reason(said.end, said.calls, stop.as_ref()).into();
@@ -276,7 +276,7 @@ enum Block {
 /// A stream of events.
 struct Events {
     head: Value,
-    speech: Speech,
+    chat_output: ChatOutput,
     stops: Stops,
     /// The open block, and the number of blocks so far.
     open: Option<Block>,
@@ -355,14 +355,14 @@ impl Format for Events {
     }
 
     fn update(&mut self, _: usize, update: Update, out: &mut Vec<u8>) {
-        let parts = self.speech.hear(self.stops.hear(update.parts));
+        let parts = self.chat_output.push(self.stops.push(update.parts));
         parts.into_iter().for_each(|part| self.say(part, out));
         let Some(end @ (End::Stop | End::Length)) = update.end else { return };
         let (rest, stop) = self.stops.end(end == End::Stop);
         if let Some(rest) = rest {
             self.say(rest, out);
         }
-        self.reason = Some((stop_reason(end, self.speech.calls(), stop.as_ref()), stop));
+        self.reason = Some((stop_reason(end, self.chat_output.calls(), stop.as_ref()), stop));
     }
 
     fn end(&mut self, used: Usage, out: &mut Vec<u8>) {
@@ -461,7 +461,7 @@ fn conversation_schema(app: &App) -> Value {
 
 pub(crate) fn describe_messages(app: &App) -> Value {
     let mut properties = conversation_schema(app);
-    let (sampling, ending) = (sampling::schema(app), ending::schema(app));
+    let (sampling, ending) = (sampling::schema(app), stop_conditions::schema(app));
     let form = of_type(
         "json_schema",
         &["schema"],

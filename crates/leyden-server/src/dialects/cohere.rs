@@ -13,9 +13,9 @@ use crate::encoding::{Inputs, Long};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::operation::operation;
-use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::served::Served;
+use crate::streamed_json::{self, StreamedJson};
 use hyper::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -55,11 +55,11 @@ const KINDS: &[(&str, Kind)] =
 
 impl Kind {
     /// Adds a vector to the pieces of an answer.
-    fn shown(self, vector: &[f32], pieces: &mut Pieces) -> Value {
+    fn shown(self, vector: &[f32], pieces: &mut StreamedJson) -> Value {
         let vector = vector.to_vec();
         match self {
             Kind::Float => pieces.numbers(vector),
-            Kind::Base64 => pieces.once(move |out| pieces::json(&base64(&vector), out)),
+            Kind::Base64 => pieces.once(move |out| streamed_json::json(&base64(&vector), out)),
             Kind::Binary => {
                 let bytes: Vec<i16> = signs(&vector).map(|byte| i16::from(byte) - 128).collect();
                 json!(bytes)
@@ -154,7 +154,7 @@ async fn answered(app: Arc<App>, call: Call, first: bool) -> Result<Response<Rep
     let (call, Ready { wanted, texts, kinds }) = prompt::prepare(&app, call, read).await?;
     let id = call.entry.id().to_owned();
     let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let mut of = |kind: Kind| vectors.iter().map(|vector| kind.shown(vector, &mut pieces)).collect::<Value>();
     let (kind, embeddings) = match kinds {
         None if first => ("embeddings_floats", of(Kind::Float)),
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn signs_are_packed_eight_by_eight() {
         let vector = [1.0, -1.0, 0.0, 0.5, -0.5, 2.0, -2.0, 1.0, 1.0];
-        let shown = |kind: Kind| kind.shown(&vector, &mut Pieces::new());
+        let shown = |kind: Kind| kind.shown(&vector, &mut StreamedJson::new());
         assert_eq!(shown(Kind::Ubinary), json!([0b1001_0101, 0b1000_0000]));
         assert_eq!(shown(Kind::Binary), json!([0b1001_0101 - 128, 0]));
     }

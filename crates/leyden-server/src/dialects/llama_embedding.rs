@@ -7,8 +7,8 @@ use crate::embedding;
 use crate::encoding::{self, Long};
 use crate::error::ApiError;
 use crate::operation::{operation, several_schema};
-use crate::pieces::Pieces;
 use crate::prompt;
+use crate::streamed_json::StreamedJson;
 use hyper::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let (call, wanted) = prompt::prepare(&app, call, read).await?;
     let (vectors, _) = embedding::vectors(app, call, wanted).await?;
     // Without pooling a text has one vector per token, so a single vector is in a list, too.
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = |(index, vector): (usize, Vec<f32>)| {
         let vector = pieces.numbers(vector);
         json!({ "index": index, "embedding": [vector] })

@@ -16,12 +16,12 @@ use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
 use crate::operation::{operation, several_schema};
-use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::rendering;
 use crate::replies::document;
 use crate::request;
 use crate::served::Served;
+use crate::streamed_json::{self, StreamedJson};
 use crate::timings::{self, Tokens};
 use crate::token_name;
 use crate::tools;
@@ -116,7 +116,7 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     }
     let (answers, usage) = running.collect().await?;
     told.cached = usage.cached;
-    let (answers, mut pieces) = (answers.into_iter().enumerate(), Pieces::new());
+    let (answers, mut pieces) = (answers.into_iter().enumerate(), StreamedJson::new());
     let mut all: Vec<Value> =
         answers.map(|(choice, update)| told.last(&mut pieces, choice, update)).collect();
     // The answer to a single prompt is not a list.
@@ -146,9 +146,9 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
 
 impl Told {
     /// Returns the document for an update of an answer that is not at its end.
-    fn piece(&mut self, pieces: &mut Pieces, choice: usize, update: Update) -> Value {
+    fn piece(&mut self, pieces: &mut StreamedJson, choice: usize, update: Update) -> Value {
         let said: String =
-            self.stops[choice].hear(update.parts).into_iter().map(|part| content(Some(part))).collect();
+            self.stops[choice].push(update.parts).into_iter().map(|part| content(Some(part))).collect();
         let mut piece = json!({
             "index": choice, "content": said, "tokens": self.ids(&update.logprobs), "stop": false, "id_slot": choice,
             "tokens_predicted": self.generated[choice], "tokens_evaluated": self.prompts[choice],
@@ -156,14 +156,14 @@ impl Told {
         if let Some(most) = self.probabilities {
             let model = Arc::clone(&self.model);
             piece["completion_probabilities"] = pieces.list(update.logprobs, move |token, out| {
-                pieces::json(&probability(&model, &token, most), out);
+                streamed_json::json(&probability(&model, &token, most), out);
             });
         }
         piece
     }
 
     /// Returns the document for the last update, with the end of the answer.
-    fn last(&mut self, pieces: &mut Pieces, choice: usize, mut update: Update) -> Value {
+    fn last(&mut self, pieces: &mut StreamedJson, choice: usize, mut update: Update) -> Value {
         let end = update.end.take().unwrap_or(End::Stop);
         self.generated[choice] = update.generated.max(self.generated[choice]);
         let mut last = self.piece(pieces, choice, update);
@@ -217,14 +217,14 @@ impl Format for Told {
         self.generated[choice] = update.generated.max(self.generated[choice]);
         match update.end {
             Some(End::Stop | End::Length) => {
-                let mut pieces = Pieces::new();
+                let mut pieces = StreamedJson::new();
                 let last = self.last(&mut pieces, choice, update);
                 dialect::data_of(pieces, &last, out);
             }
             Some(_) => {}
             None => {
                 let tokens = !update.logprobs.is_empty();
-                let mut pieces = Pieces::new();
+                let mut pieces = StreamedJson::new();
                 let piece = self.piece(&mut pieces, choice, update);
                 // Text that may be a stop string is held back.
                 if tokens || piece["content"] != "" {

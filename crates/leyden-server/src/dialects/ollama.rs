@@ -7,9 +7,9 @@ use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
 use crate::call::Call;
+use crate::chat_output::{ChatOutput, ToolCall};
 use crate::defaults::WITHOUT_EFFECT;
 use crate::dialect::Dialect;
-use crate::ending;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
@@ -19,17 +19,17 @@ use crate::keep_alive;
 use crate::log::Entry;
 use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
-use crate::moment::rfc3339;
 use crate::operation::operation;
-use crate::pieces::Pieces;
 use crate::prompt;
 use crate::rendering;
 use crate::replies::document;
 use crate::request;
 use crate::sampling;
 use crate::served::Served;
-use crate::speech::{Speech, ToolCall};
+use crate::stop_conditions;
+use crate::streamed_json::StreamedJson;
 use crate::synonyms;
+use crate::timestamp::rfc3339;
 use crate::tool_kinds;
 use crate::tools;
 use crate::usage::Usage;
@@ -235,17 +235,17 @@ async fn answer(app: Arc<App>, call: Call, (asked, model, kind): Asked) -> Resul
     let entry = Arc::clone(&begun.entry);
     let told = Told { model: Arc::clone(&begun.common.model), alternatives };
     if begun.common.stream {
-        let Begun { running, mut speeches, .. } = begun;
-        let speech = speeches.swap_remove(0);
+        let Begun { running, mut chat_outputs, .. } = begun;
+        let chat_output = chat_outputs.swap_remove(0);
         let lines =
-            Lines { model, kind, entry, told, speech, call: None, logprobs: Vec::new(), end: End::Stop };
+            Lines { model, kind, entry, told, chat_output, call: None, logprobs: Vec::new(), end: End::Stop };
         return Ok(running.stream(lines));
     }
     let (mut said, usage) = begun.whole().await?;
     let said = said.swap_remove(0);
     let thinking = Some(said.answer.reasoning.as_str()).filter(|text| !text.is_empty());
     let mut whole = line(&model, kind, &said.answer.content, thinking, &said.answer.calls);
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     told.write(said.logprobs, &mut whole, &mut pieces);
     finish(&mut whole, said.end, usage, &entry);
     Ok(pieces.document(&whole))
@@ -259,7 +259,7 @@ struct Told {
 }
 
 impl Told {
-    fn write(&self, tokens: Vec<TokenLogprob>, line: &mut Value, pieces: &mut Pieces) {
+    fn write(&self, tokens: Vec<TokenLogprob>, line: &mut Value, pieces: &mut StreamedJson) {
         if let Some(alternatives) = self.alternatives.filter(|_| !tokens.is_empty()) {
             line["logprobs"] = logprobs::list(pieces, &self.model, alternatives, tokens);
         }
@@ -316,7 +316,7 @@ struct Lines {
     model: String,
     kind: Kind,
     entry: Arc<Entry>,
-    speech: Speech,
+    chat_output: ChatOutput,
     /// An incomplete call; its arguments are sent as a whole object.
     call: Option<ToolCall>,
     told: Told,
@@ -328,7 +328,7 @@ struct Lines {
 impl Lines {
     fn write(&mut self, text: &str, thinking: Option<&str>, calls: &[ToolCall], out: &mut Vec<u8>) {
         let mut line = line(&self.model, self.kind, text, thinking, calls);
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         // Log probabilities are sent with the text of their tokens.
         if !text.is_empty() {
             self.told.write(std::mem::take(&mut self.logprobs), &mut line, &mut pieces);
@@ -345,7 +345,7 @@ impl Format for Lines {
 
     fn update(&mut self, _: usize, update: Update, out: &mut Vec<u8>) {
         self.logprobs.extend(update.logprobs);
-        for part in self.speech.hear(update.parts) {
+        for part in self.chat_output.push(update.parts) {
             match part {
                 OutputEvent::Content(text) => self.write(&text, None, &[], out),
                 OutputEvent::Reasoning(text) => self.write("", Some(&text), &[], out),
@@ -371,7 +371,7 @@ impl Format for Lines {
 
     fn end(&mut self, usage: Usage, out: &mut Vec<u8>) {
         let mut last = line(&self.model, self.kind, "", None, &[]);
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         self.told.write(std::mem::take(&mut self.logprobs), &mut last, &mut pieces);
         finish(&mut last, self.end, usage, &self.entry);
         pieces.write(&last, out);
@@ -391,7 +391,7 @@ impl Format for Lines {
 /// Returns the schema of the fields that both endpoints share.
 fn shared_schema(app: &App, more: Value) -> Value {
     let mut options = sampling::schema(app);
-    let ending = ending::schema(app);
+    let ending = stop_conditions::schema(app);
     options["stop"] = ending["stop"].clone();
     // -2 fills the context.
     options["num_predict"] = json!({ "type": "integer", "minimum": -2, "maximum": i32::MAX });

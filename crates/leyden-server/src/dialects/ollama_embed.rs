@@ -8,9 +8,9 @@ use crate::embedding;
 use crate::encoding::{self, Long};
 use crate::error::ApiError;
 use crate::operation::operation;
-use crate::pieces::Pieces;
 use crate::prompt;
 use crate::replies::document;
+use crate::streamed_json::StreamedJson;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     let (name, entry) = (call.name_of(&wanted.model), Arc::clone(&call.entry));
     let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
     let total = u64::try_from(entry.times().0.as_nanos()).unwrap_or(u64::MAX);
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let vectors: Value = vectors.into_iter().map(|vector| pieces.numbers(vector)).collect();
     let shown = json!({
         "model": name, "embeddings": vectors, "total_duration": total, "load_duration": 0,
@@ -55,7 +55,7 @@ pub(crate) async fn embeddings(app: Arc<App>, call: Call) -> Result<Response<Rep
         Some(wanted) => embedding::vectors(app, call, wanted).await?.0.swap_remove(0),
         None => Vec::new(),
     };
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let vector = pieces.numbers(vector);
     Ok(pieces.document(&json!({ "embedding": vector })))
 }

@@ -10,11 +10,11 @@ use crate::call::Call;
 use crate::defaults::{self, Defaults};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::model_entry::{ModelEntry, without_tag};
 use crate::on_demand::{Change, Changed, Changer};
 use crate::operation::operation;
 use crate::prompt;
 use crate::replies::{document, plain};
-use crate::slot::{Slot, without_tag};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ async fn changeable(app: &App, from: &str, name: &str) -> Result<String, ApiErro
 }
 
 /// Refuses to change a model that is not loaded on demand, or a model that is not addressed by its own name.
-fn refuse_fixed(slot: &Slot, asked: &str) -> Result<(), ApiError> {
+fn refuse_fixed(slot: &ModelEntry, asked: &str) -> Result<(), ApiError> {
     let plain = without_tag(asked).unwrap_or(asked);
     let why = if !slot.is_on_demand() {
         "was named when the server started, and stays"

@@ -7,11 +7,11 @@ use crate::body::Reply;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::model::ModelInfo;
-use crate::moment::rfc3339;
+use crate::model_entry::ModelEntry;
 use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
-use crate::slot::Slot;
+use crate::timestamp::rfc3339;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn details(info: &ModelInfo) -> Value {
 }
 
 /// Returns a model under one of its names.
-fn tag(slot: &Slot, name: &str, digest: &str) -> Value {
+fn tag(slot: &ModelEntry, name: &str, digest: &str) -> Value {
     let info = &slot.info;
     json!({
         "name": name, "model": name, "modified_at": rfc3339(info.modified), "size": info.bytes,
@@ -76,7 +76,7 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
 }
 
 /// Describes a model without loading it.
-async fn about(slot: &Slot) -> Result<About, ApiError> {
+async fn about(slot: &ModelEntry) -> Result<About, ApiError> {
     if let Some(model) = slot.served() {
         return prompt::aside(move || Ok(model.about())).await;
     }

@@ -1,17 +1,17 @@
 //! Common parts of OpenAI's endpoints: errors, keys, the fields of answers and of streams, messages and their deltas.
 
 use crate::auth;
+use crate::chat_output::{Answer, ChatOutput};
 use crate::dialect::{self, Dialect};
 use crate::error::ApiError;
 use crate::generate::Running;
 use crate::log::Entry;
 use crate::mailbox::End;
-use crate::moment::unix_time;
-use crate::pieces::Pieces;
 use crate::published::or_null;
 use crate::request::{Common, UsageInStream};
 use crate::served::Served;
-use crate::speech::{Answer, Speech};
+use crate::streamed_json::StreamedJson;
+use crate::timestamp::unix_time;
 use crate::timings::{self, Tokens};
 use crate::tool_kinds::ToolNames;
 use crate::usage::Usage;
@@ -141,7 +141,7 @@ impl Head {
     }
 
     /// Writes a chunk of a stream, whose large parts are `pieces`.
-    pub(crate) fn piece(&self, pieces: Pieces, choice: Value, out: &mut Vec<u8>) {
+    pub(crate) fn piece(&self, pieces: StreamedJson, choice: Value, out: &mut Vec<u8>) {
         let mut shown = self.json(self.names.piece, &[choice]);
         match self.usage {
             UsageInStream::Never => {}
@@ -174,29 +174,29 @@ fn usage(usage: Usage) -> Value {
 /// A choice of a chat as the deltas of a stream.
 #[derive(Debug)]
 pub(crate) struct Deltas {
-    speech: Speech,
+    chat_output: ChatOutput,
     /// True if the open call is of a free-text tool.
     is_free_text: bool,
 }
 
 impl Deltas {
-    pub(crate) fn new(speech: Speech) -> Deltas {
-        Deltas { speech, is_free_text: false }
+    pub(crate) fn new(chat_output: ChatOutput) -> Deltas {
+        Deltas { chat_output, is_free_text: false }
     }
 
     /// Returns true if tools were called and all calls are complete.
     pub(crate) fn calls(&self) -> bool {
-        self.speech.calls()
+        self.chat_output.calls()
     }
 
     /// Adds output events. Returns the deltas of the message.
-    pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<Value> {
-        self.speech.hear(parts).into_iter().filter_map(|part| self.delta(part)).collect()
+    pub(crate) fn push(&mut self, parts: Vec<OutputEvent>) -> Vec<Value> {
+        self.chat_output.push(parts).into_iter().filter_map(|part| self.delta(part)).collect()
     }
 
     fn delta(&mut self, part: OutputEvent) -> Option<Value> {
         if let OutputEvent::ToolCallStart { name, .. } = &part {
-            self.is_free_text = self.speech.is_free_text(name);
+            self.is_free_text = self.chat_output.is_free_text(name);
         }
         delta(part, self.is_free_text)
     }
@@ -235,7 +235,7 @@ pub(crate) fn message(answer: Answer, names: &ToolNames) -> Value {
         message["reasoning_content"] = answer.reasoning.into();
     }
     if !answer.calls.is_empty() {
-        let call = |call: &crate::speech::ToolCall| {
+        let call = |call: &crate::chat_output::ToolCall| {
             if names.get(&call.name).is_some_and(|declared| declared.is_free_text) {
                 let custom = json!({ "name": call.name, "input": call.arguments });
                 return json!({ "id": call.id, "type": "custom", "custom": custom });

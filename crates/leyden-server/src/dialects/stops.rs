@@ -16,7 +16,7 @@ impl Stops {
     }
 
     /// Adds output events. Returns those that cannot be part of a stop string.
-    pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
+    pub(crate) fn push(&mut self, parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
         let Some(longest) = self.texts.iter().map(String::len).max() else { return parts };
         let mut told = Vec::new();
         for part in parts {
@@ -61,14 +61,14 @@ mod tests {
     fn stop_texts_are_told_apart() {
         let content = |text: &str| OutputEvent::Content(text.to_owned());
         let mut stops = Stops::new(vec!["END".to_owned(), "é".to_owned()]);
-        assert_eq!(stops.hear(vec![content("one EN")]), [content("one")]);
-        assert_eq!(stops.hear(vec![content("ts END")]), [content(" ENts ")]);
+        assert_eq!(stops.push(vec![content("one EN")]), [content("one")]);
+        assert_eq!(stops.push(vec![content("ts END")]), [content(" ENts ")]);
         assert_eq!(stops.clone().end(false), (Some(content("END")), None));
         assert_eq!(stops.end(true), (None, Some("END".to_owned())));
-        assert_eq!(stops.hear(vec![content("aé")]), []);
+        assert_eq!(stops.push(vec![content("aé")]), []);
         assert_eq!(stops.end(true), (Some(content("a")), Some("é".to_owned())));
         let mut none = Stops::default();
-        assert_eq!(none.hear(vec![content("END")]), [content("END")]);
+        assert_eq!(none.push(vec![content("END")]), [content("END")]);
         assert_eq!(none.end(true), (None, None));
     }
 }

@@ -10,10 +10,10 @@ use crate::embedding;
 use crate::encoding::{self, Before, Input, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::operation::{operation, several_schema};
-use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::replies::document;
 use crate::served::Served;
+use crate::streamed_json::{self, StreamedJson};
 use hyper::{Response, StatusCode};
 use leyden_models::Labelled;
 use leyden_models::heads::{LabelLogits, SparseVector, TokenVectors};
@@ -53,7 +53,7 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     })
     .await?;
     let (vectors, _) = embedding::vectors(app, call, wanted).await?;
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = vectors.into_iter().map(|vector| pieces.numbers(vector)).collect();
     Ok(pieces.document(&shown))
 }
@@ -70,7 +70,7 @@ pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Repl
     .await?;
     let width = wanted.model.network.config().token_width();
     let (states, _) = wanted.values(app, call).await?;
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = states.into_iter().map(|states| pieces.rows(states, width)).collect();
     Ok(pieces.document(&shown))
 }
@@ -89,10 +89,10 @@ pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<R
     })
     .await?;
     let one = |(index, value): (u32, f32), out: &mut Vec<u8>| {
-        pieces::json(&json!({ "index": index, "value": value }), out);
+        streamed_json::json(&json!({ "index": index, "value": value }), out);
     };
     let all = wanted.sparse(app, call).await?;
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = all.into_iter().map(|numbers| pieces.list(numbers, one)).collect();
     Ok(pieces.document(&shown))
 }
@@ -156,13 +156,13 @@ pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>
     };
     let (classifier, _) = encoding::classifier(&model)?;
     let labels: Arc<[String]> = classifier.labels.clone().into();
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = |scores: Vec<f32>| {
         let mut scores: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
         let labels = Arc::clone(&labels);
         pieces.list(scores, move |(label, score), out| {
-            pieces::json(&json!({ "label": labels.get(label), "score": score }), out);
+            streamed_json::json(&json!({ "label": labels.get(label), "score": score }), out);
         })
     };
     let mut all: Vec<Value> = scores.into_iter().map(shown).collect();

@@ -8,11 +8,11 @@ use crate::embedding;
 use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
-use crate::moment::unix_time;
 use crate::operation::operation;
-use crate::pieces::Pieces;
 use crate::prompt;
 use crate::served::Served;
+use crate::streamed_json::StreamedJson;
+use crate::timestamp::unix_time;
 use crate::usage::Usage;
 use hyper::Response;
 use leyden_models::Labelled;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Returns a response with the common fields; `pieces` are the large parts of `data`.
-fn answer(pieces: Pieces, id: &str, name: &str, data: &Value, usage: Usage) -> Response<Reply> {
+fn answer(pieces: StreamedJson, id: &str, name: &str, data: &Value, usage: Usage) -> Response<Reply> {
     let shown = json!({
         "id": id, "object": "list", "created": unix_time(), "model": name, "data": data,
         "usage": { "prompt_tokens": usage.prompt, "total_tokens": usage.prompt, "completion_tokens": 0 }
@@ -116,7 +116,7 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     };
     let data = scores.iter().enumerate();
     let data = data.map(|(i, score)| json!({ "index": i, "object": "score", "score": score }));
-    Ok(answer(Pieces::new(), &id, &name, &data.collect(), usage))
+    Ok(answer(StreamedJson::new(), &id, &name, &data.collect(), usage))
 }
 
 fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), ApiError> {
@@ -136,7 +136,7 @@ pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply
     let name = call.name_of(&model);
     let (scores, usage) = wanted.scores(app, call, raw).await?;
     let (classifier, _) = encoding::classifier(&model)?;
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = |(i, scores): (usize, Vec<f32>)| {
         let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(b.cmp(a)));
         let label = best.and_then(|best| classifier.labels.get(best));
@@ -219,7 +219,7 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
             let (all, usage) = labelled.entities(app, call).await?;
             let shown = |(i, found)| json!({ "index": i, "object": "pooling", "data": found });
             let data: Value = all.into_iter().enumerate().map(shown).collect();
-            return Ok(answer(Pieces::new(), &id, &name, &data, usage));
+            return Ok(answer(StreamedJson::new(), &id, &name, &data, usage));
         }
     };
     let model = Arc::clone(&wanted.model);
@@ -234,7 +234,7 @@ pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>
         Pooled::TokenEmbed => Some(model.network.config().token_width()),
         Pooled::TokenScores => Some(labels),
     };
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = |(i, numbers): (usize, Vec<f32>)| {
         let data = match rows {
             None => pieces.numbers(numbers),

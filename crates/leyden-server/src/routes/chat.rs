@@ -9,15 +9,15 @@ use crate::dialects::openai::{answer_schema, events_schema};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::inference::{self, Begun, Inference, Said};
+use crate::legacy_functions;
 use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::messages;
-use crate::older;
 use crate::operation::{operation, rule};
-use crate::pieces::Pieces;
 use crate::prompt;
 use crate::rendering;
 use crate::request;
+use crate::streamed_json::StreamedJson;
 use crate::tool_kinds::ToolNames;
 use crate::tools;
 use crate::usage::Usage;
@@ -27,48 +27,48 @@ use std::sync::Arc;
 
 const NAMES: Names = Names { id: "chatcmpl", whole: "chat.completion", piece: "chat.completion.chunk" };
 
-/// A request that has been read, and true if calls are written in OpenAI's older form.
+/// A request that has been read, and true if calls are written in OpenAI's legacy form.
 type Ready = (Inference, bool);
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (inference, older)) = prompt::prepare(&app, call, read).await?;
+    let (call, (inference, legacy)) = prompt::prepare(&app, call, read).await?;
     let (logprobs, names) = (inference.extras.logprobs, Arc::clone(&inference.names));
     let begun = inference::begin(app, call, inference).await?;
     let head = Head::new(NAMES, &begun.running, &begun.common, logprobs);
     if begun.common.stream {
-        let Begun { running, speeches, .. } = begun;
-        let begun = vec![false; speeches.len()];
-        let speeches = speeches.into_iter().map(Deltas::new).collect();
-        return Ok(running.stream(Chunks { head, speeches, begun, older }));
+        let Begun { running, chat_outputs, .. } = begun;
+        let begun = vec![false; chat_outputs.len()];
+        let chat_outputs = chat_outputs.into_iter().map(Deltas::new).collect();
+        return Ok(running.stream(Chunks { head, chat_outputs, begun, legacy }));
     }
     let (said, usage) = begun.whole().await?;
-    let mut pieces = Pieces::new();
-    let shown = |(i, said)| choice(&head, &mut pieces, i, said, (older, &names));
+    let mut pieces = StreamedJson::new();
+    let shown = |(i, said)| choice(&head, &mut pieces, i, said, (legacy, &names));
     let choices: Vec<Value> = said.into_iter().enumerate().map(shown).collect();
     Ok(pieces.document(&head.whole(&choices, usage)))
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
-    let older = older::rewrite(&mut body)?;
+    let legacy = legacy_functions::rewrite(&mut body)?;
     let inference = inference::chat(app, call, &mut body);
-    Ok((inference.map_err(|error| if older { older::renamed(error) } else { error })?, older))
+    Ok((inference.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?, legacy))
 }
 
-/// Returns a whole choice; `older` selects OpenAI's older form of calls, `names` has the tools that are no plain
+/// Returns a whole choice; `legacy` selects OpenAI's legacy form of calls, `names` has the tools that are no plain
 /// functions.
 fn choice(
     head: &Head,
-    pieces: &mut Pieces,
+    pieces: &mut StreamedJson,
     index: usize,
     said: Said,
-    (older, names): (bool, &ToolNames),
+    (legacy, names): (bool, &ToolNames),
 ) -> Value {
     let mut reason = if said.calls { "tool_calls" } else { finish_reason(said.end) };
     let mut message = openai::message(said.answer, names);
-    if older {
-        older::write(&mut message);
-        reason = older::finish(reason);
+    if legacy {
+        legacy_functions::write(&mut message);
+        reason = legacy_functions::finish(reason);
     }
     json!({
         "index": index,
@@ -78,24 +78,24 @@ fn choice(
     })
 }
 
-fn logprobs(head: &Head, pieces: &mut Pieces, tokens: Vec<TokenLogprob>) -> Value {
+fn logprobs(head: &Head, pieces: &mut StreamedJson, tokens: Vec<TokenLogprob>) -> Value {
     let Some(alternatives) = head.logprobs else { return Value::Null };
     json!({ "content": logprobs::list(pieces, &head.model, alternatives, tokens), "refusal": null })
 }
 
 /// Returns the reason of the end of a whole answer; calls of tools are the reason if there are any.
-fn finish(end: End, speech: &Deltas) -> &'static str {
-    if end == End::Stop && speech.calls() { "tool_calls" } else { finish_reason(end) }
+fn finish(end: End, deltas: &Deltas) -> &'static str {
+    if end == End::Stop && deltas.calls() { "tool_calls" } else { finish_reason(end) }
 }
 
 /// A stream of chunks.
 struct Chunks {
     head: Head,
     /// Deltas by choice.
-    speeches: Vec<Deltas>,
+    chat_outputs: Vec<Deltas>,
     /// By choice, true if the first chunk, which contains the role, has been sent.
     begun: Vec<bool>,
-    older: bool,
+    legacy: bool,
 }
 
 impl Chunks {
@@ -108,7 +108,7 @@ impl Chunks {
         finish: Option<&str>,
         out: &mut Vec<u8>,
     ) {
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let logprobs = tokens.map_or(Value::Null, |tokens| logprobs(&self.head, &mut pieces, tokens));
         let fields =
             json!({ "index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
@@ -125,7 +125,7 @@ impl Format for Chunks {
         if !std::mem::replace(&mut self.begun[choice], true) {
             self.chunk(choice, &json!({ "role": "assistant", "content": "" }), None, None, out);
         }
-        let mut deltas = self.speeches[choice].hear(update.parts);
+        let mut deltas = self.chat_outputs[choice].push(update.parts);
         let end = update.end.filter(|end| matches!(end, End::Stop | End::Length));
         let is_content = |delta: &Value| delta["content"].is_string();
         if !update.logprobs.is_empty() && !deltas.iter().any(is_content) {
@@ -136,14 +136,14 @@ impl Format for Chunks {
         let mut tokens = Some(update.logprobs);
         for mut delta in deltas {
             let tokens = if is_content(&delta) { tokens.take() } else { None };
-            if self.older {
-                older::write(&mut delta);
+            if self.legacy {
+                legacy_functions::write(&mut delta);
             }
             self.chunk(choice, &delta, tokens, None, out);
         }
         if let Some(end) = end {
-            let reason = finish(end, &self.speeches[choice]);
-            let reason = if self.older { older::finish(reason) } else { reason };
+            let reason = finish(end, &self.chat_outputs[choice]);
+            let reason = if self.legacy { legacy_functions::finish(reason) } else { reason };
             self.chunk(choice, &json!({}), None, Some(reason), out);
         }
     }

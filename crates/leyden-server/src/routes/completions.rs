@@ -12,10 +12,10 @@ use crate::inference::{self, Begun, Inference};
 use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::operation::{operation, several_schema};
-use crate::pieces::{self, Pieces};
 use crate::prompt;
 use crate::request::{self, Wanted};
 use crate::served::Served;
+use crate::streamed_json::{self, StreamedJson};
 use crate::token_name;
 use crate::usage::Usage;
 use hyper::Response;
@@ -58,7 +58,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         return Ok(running.stream(Chunks { head, echo, scored, moved }));
     }
     let (mut answers, usage) = running.collect().await?;
-    let (mut choices, mut pieces) = (Vec::new(), Pieces::new());
+    let (mut choices, mut pieces) = (Vec::new(), StreamedJson::new());
     for (of_prompt, echo) in answers.chunks_mut(common.choices).zip(&echo) {
         if shown < of_prompt.len() {
             of_prompt.sort_by(|a, b| mean_logprob(b).total_cmp(&mean_logprob(a)));
@@ -185,7 +185,7 @@ fn answer_tokens(tokens: Vec<TokenLogprob>, moved: usize) -> impl Iterator<Item 
 /// Returns a choice, whole or in part.
 fn choice(
     head: &Head,
-    pieces: &mut Pieces,
+    pieces: &mut StreamedJson,
     index: usize,
     text: &str,
     told: Vec<Told>,
@@ -200,14 +200,14 @@ fn choice(
 }
 
 /// Returns the log probabilities as four lists, which are written token by token.
-fn logprobs(head: &Head, pieces: &mut Pieces, told: Vec<Told>) -> Value {
+fn logprobs(head: &Head, pieces: &mut StreamedJson, told: Vec<Told>) -> Value {
     if head.logprobs.is_none() {
         return Value::Null;
     }
     let told: Arc<[Told]> = told.into();
     let mut list = |write: fn(&Served, &Told) -> Value| {
         let (model, told) = (Arc::clone(&head.model), Arc::clone(&told));
-        pieces.list(0..told.len(), move |i, out| pieces::json(&write(&model, &told[i]), out))
+        pieces.list(0..told.len(), move |i, out| streamed_json::json(&write(&model, &told[i]), out))
     };
     json!({
         "tokens": list(|model, t| name(model, t.token).into()),
@@ -263,7 +263,7 @@ impl Format for Chunks {
         if text.is_empty() && told.is_empty() && end.is_none() {
             return;
         }
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let shown = self::choice(&self.head, &mut pieces, choice, &text, told, end);
         self.head.piece(pieces, shown, out);
     }

@@ -9,8 +9,8 @@ use crate::embedding;
 use crate::encoding::{Long, with};
 use crate::error::ApiError;
 use crate::operation::operation;
-use crate::pieces::{self, Pieces};
 use crate::prompt;
+use crate::streamed_json::{self, StreamedJson};
 use hyper::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let (call, (wanted, packed)) = prompt::prepare(&app, call, read).await?;
     let name = call.name_of(&wanted.model);
     let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = |(i, vector): (usize, Vec<f32>)| {
         let shown = match packed {
-            true => pieces.once(move |out| pieces::json(&base64(&vector), out)),
+            true => pieces.once(move |out| streamed_json::json(&base64(&vector), out)),
             false => pieces.numbers(vector),
         };
         json!({ "object": "embedding", "index": i, "embedding": shown })

@@ -6,7 +6,7 @@ use crate::body::Reply;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::inference;
-use crate::older;
+use crate::legacy_functions;
 use crate::operation::operation;
 use crate::prompt::{self, Extent};
 use crate::replies::document;
@@ -21,10 +21,11 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 
 fn read(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut body = call.fields(app)?;
-    let older = older::rewrite(&mut body)?;
+    let legacy = legacy_functions::rewrite(&mut body)?;
     let model = app.model(body.text("model").as_deref())?;
     let conversation = inference::conversation(app, call, &model, Extent::of_body(call), &mut body);
-    let (conversed, _) = conversation.map_err(|error| if older { older::renamed(error) } else { error })?;
+    let (conversed, _) =
+        conversation.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?;
     Ok(conversed.tokens.len())
 }
 

@@ -5,16 +5,16 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::error::ApiError;
+use crate::model_entry::ModelEntry;
 use crate::operation::operation;
 use crate::replies::document;
-use crate::slot::Slot;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn list(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     app.models.refresh().await;
-    let named = |slot: &Arc<Slot>| slot.names().map(|name| shown(&app, slot, name)).collect::<Vec<_>>();
+    let named = |slot: &Arc<ModelEntry>| slot.names().map(|name| shown(&app, slot, name)).collect::<Vec<_>>();
     let data: Vec<Value> = app.models.all().iter().flat_map(named).collect();
     Ok(document(StatusCode::OK, &json!({ "object": "list", "data": data })))
 }
@@ -25,7 +25,7 @@ pub(super) async fn one(app: Arc<App>, call: Call) -> Result<Response<Reply>, Ap
 }
 
 /// Returns a model under one of its names.
-fn shown(app: &App, slot: &Slot, name: &str) -> Value {
+fn shown(app: &App, slot: &ModelEntry, name: &str) -> Value {
     json!({
         "id": name,
         "object": "model",

@@ -6,13 +6,13 @@ use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::inference;
+use crate::legacy_functions;
 use crate::messages;
-use crate::older;
 use crate::operation::operation;
-use crate::pieces::{self, Pieces};
 use crate::prompt::{self, Extent};
 use crate::rendering;
 use crate::served::Served;
+use crate::streamed_json::{self, StreamedJson};
 use crate::tools;
 use hyper::Response;
 use leyden_text::Special;
@@ -24,7 +24,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let (key, deadline) = (call.caller.fairness(), call.deadline(&app).into());
     let bytes = tokens.len().saturating_mul(size_of::<u32>());
     call.entry.hold(app.answer_memory.hold(key, bytes, deadline).await?);
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let (count, context) = (tokens.len(), model.context);
     let tokens: Arc<[u32]> = tokens.into();
     let mut list = |write: fn(&Served, u32, &mut Vec<u8>)| {
@@ -32,9 +32,12 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         pieces.list(0..count, move |i, out| write(&model, tokens[i], out))
     };
     let text = |model: &Served, id: u32, out: &mut Vec<u8>| {
-        pieces::json(&String::from_utf8_lossy(model.tokenizer.token_bytes(id).unwrap_or_default()), out);
+        streamed_json::json(
+            &String::from_utf8_lossy(model.tokenizer.token_bytes(id).unwrap_or_default()),
+            out,
+        );
     };
-    let id = |_: &Served, id: u32, out: &mut Vec<u8>| pieces::json(&id, out);
+    let id = |_: &Served, id: u32, out: &mut Vec<u8>| streamed_json::json(&id, out);
     let shown = match form {
         Form::Vllm { texts } => {
             let ids = list(id);
@@ -57,7 +60,7 @@ enum Form {
 fn piece(model: &Served, id: u32, out: &mut Vec<u8>) {
     let bytes = model.tokenizer.token_bytes(id).unwrap_or_default();
     let piece = std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), Value::from);
-    pieces::json(&json!({ "id": id, "piece": piece }), out);
+    streamed_json::json(&json!({ "id": id, "piece": piece }), out);
 }
 
 /// Returns the model, the tokens, and the form of the answer.
@@ -80,9 +83,9 @@ fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, Form), ApiErro
         (Some(text), false) => of_text(&model, extent, &text, special)?,
         // Conversations are read as those of a chat.
         (None, true) => {
-            let older = older::rewrite(&mut body)?;
+            let legacy = legacy_functions::rewrite(&mut body)?;
             let read = inference::conversation(app, call, &model, extent, &mut body);
-            read.map_err(|error| if older { older::renamed(error) } else { error })?.0.tokens
+            read.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?.0.tokens
         }
         (None, false) => {
             return Err(ApiError::field("prompt", "one of `prompt`, `messages` and `content` is needed"));

@@ -1,7 +1,7 @@
 //! Compilation of grammars only delays requests that need a grammar.
 
 use super::{CHAT, COMPLETIONS, app, ask, at_rest, emulated, events, post, run, story, until};
-use crate::turns::{Kind, Turns};
+use crate::fair_semaphore::{FairSemaphore, WorkKind};
 use leyden_engine::schedule::KeyId;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ fn grammars_that_wait_for_their_turn_hold_nobody_up() {
         let app = app();
         let known = with_grammar("regex", "[a-z]{3}");
         ask(&app, CHAT, known.clone()).await;
-        let turns = app.turns.take_all().await;
+        let semaphore = app.grammar_compiling.acquire_all().await;
         let mut waiting = tokio::task::JoinSet::new();
         for i in 1..=40 {
             let app = Arc::clone(&app);
             let body = with_grammar("regex", &format!("[0-9]{{{i}}}"));
             waiting.spawn(async move { post(&app, CHAT, body).await.0 });
         }
-        until("all wait", || app.turns.waiting(KeyId(0)) == 40).await;
+        until("all wait", || app.grammar_compiling.waiting(KeyId(0)) == 40).await;
         // Streams, whole answers, tokens, and a grammar that was compiled before.
         let told = events(&app, COMPLETIONS, story(1, 60)).await;
         assert_eq!(told.last().unwrap()["choices"][0]["finish_reason"], "length");
@@ -39,8 +39,8 @@ fn grammars_that_wait_for_their_turn_hold_nobody_up() {
             ask(&app, "/tokenize", json!({ "prompt": "The king" })).await;
         }
         ask(&app, CHAT, known).await;
-        assert!(waiting.try_join_next().is_none() && app.turns.waiting(KeyId(0)) == 40);
-        drop(turns);
+        assert!(waiting.try_join_next().is_none() && app.grammar_compiling.waiting(KeyId(0)) == 40);
+        drop(semaphore);
         assert_eq!(waiting.join_all().await, [200; 40]);
         until("all is free", || at_rest(&app)).await;
     });
@@ -93,18 +93,18 @@ fn a_stream_goes_on_beside_hard_grammars() {
 fn keys_take_turns() {
     run(async {
         for processors in [1, 4] {
-            let turns = Arc::new(Turns::new(Kind::grammars(processors), true));
-            let held = turns.take_all().await;
+            let semaphore = Arc::new(FairSemaphore::new(WorkKind::grammars(processors), true));
+            let held = semaphore.acquire_all().await;
             let order = Arc::new(Mutex::new(Vec::new()));
             let far = Instant::now() + Duration::from_secs(3600);
             let mut all = tokio::task::JoinSet::new();
             for (key, many) in [(1, 40), (2, 1), (3, 1)] {
                 for _ in 0..many {
-                    let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
+                    let (semaphore, order) = (Arc::clone(&semaphore), Arc::clone(&order));
                     all.spawn(async move {
-                        let turn = turns.take(KeyId(key), far).await.unwrap();
+                        let permit = semaphore.acquire(KeyId(key), far).await.unwrap();
                         order.lock().unwrap().push(key);
-                        drop(turn);
+                        drop(permit);
                     });
                 }
                 until("they wait", || turns.waiting(KeyId(key)) == many).await;
@@ -123,27 +123,29 @@ fn keys_take_turns() {
 #[test]
 fn waiting_for_a_turn_has_its_limits() {
     run(async {
-        let turns = Arc::new(Turns::new(Kind::grammars(2), false));
-        let held = turns.take_all().await;
+        let semaphore = Arc::new(FairSemaphore::new(WorkKind::grammars(2), false));
+        let held = semaphore.acquire_all().await;
         let key = KeyId(0);
-        let late = turns.take(key, Instant::now()).await.unwrap_err();
+        let late = semaphore.acquire(key, Instant::now()).await.unwrap_err();
         assert_eq!((late.status.as_u16(), late.code), (503, "deadline_exceeded"));
         let far = Instant::now() + Duration::from_secs(3600);
         let mut all = tokio::task::JoinSet::new();
         for _ in 0..200 {
-            let turns = Arc::clone(&turns);
-            all.spawn(async move { turns.take(key, far).await.map(drop).map_err(|e| e.status.as_u16()) });
+            let semaphore = Arc::clone(&semaphore);
+            all.spawn(
+                async move { semaphore.acquire(key, far).await.map(drop).map_err(|e| e.status.as_u16()) },
+            );
         }
         let mut refused = 0;
         while refused < 200 - 128 {
             assert_eq!(all.join_next().await.unwrap().unwrap(), Err(429));
             refused += 1;
         }
-        assert_eq!(turns.waiting(key), 128);
+        assert_eq!(semaphore.waiting(key), 128);
         // Requests of disconnected clients wait no more.
         all.shutdown().await;
-        assert_eq!(turns.waiting(key), 0);
+        assert_eq!(semaphore.waiting(key), 0);
         drop(held);
-        assert!(turns.take(key, far).await.is_ok());
+        assert!(semaphore.acquire(key, far).await.is_ok());
     });
 }

@@ -401,11 +401,11 @@ fn connections_beyond_the_limit_wait() {
     });
 }
 
-/// A client that disconnects while it waits for a seat frees its place at once, though its data were not read.
+/// A client that disconnects while it waits for a permit frees its place at once, though its data were not read.
 #[test]
 fn clients_that_are_gone_hold_no_place_in_the_queue() {
     run(async {
-        // Sixteen connections may be silent without a seat, and four of an address wait with a request.
+        // Sixteen connections may be silent without a permit, and four of an address wait with a request.
         let limits = Limits { connections: 8, connections_per_peer: 8, ..Limits::default() };
         let server = server(limits, Duration::from_secs(30)).await;
         let mut body = story(2, 480);
@@ -437,7 +437,7 @@ fn clients_that_are_gone_hold_no_place_in_the_queue() {
         while refused().await {
             assert!(begin.elapsed() < patience(), "nobody waits");
         }
-        assert!(!at_rest(&server.app), "the seats are taken all the time");
+        assert!(!at_rest(&server.app), "the permits are taken all the time");
         let mut late = server.connect().await;
         late.write_all(&post(&story(1, 4), "connection: close\r\n")).await.unwrap();
         drop(busy);

@@ -1,18 +1,18 @@
 //! The answer to a request, whole or as a stream, and the number of tokens of its prompt.
 
-use super::asked::{Asked, Ready, ask, read, renamed};
 use super::events::{Events, MAX_KEPT_BYTES};
 use super::items::Output;
+use super::request::{Ready, ResponseRequest, read, read_request, renamed};
 use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
+use crate::chat_output::Answer;
 use crate::error::ApiError;
 use crate::inference::{self, Begun, Said};
 use crate::mailbox::End;
-use crate::pieces::Pieces;
 use crate::prompt;
 use crate::replies::document;
-use crate::speech::Answer;
+use crate::streamed_json::StreamedJson;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ const SHOWN_BYTES: usize = 128;
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    let Ready { inference, asked: Asked { mut head, items, names, store, .. } } = ready;
+    let Ready { inference, asked: ResponseRequest { mut head, items, names, store, .. } } = ready;
     let owner = call.caller.id.clone();
     let alternatives = inference.extras.logprobs;
     // The text of a stored document is kept in memory; everything else is written in pieces.
@@ -53,19 +53,19 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         head[name] = as_written(value);
     }
     let output = Output::new(id, Arc::clone(&begun.common.model), alternatives, names, begun.common.stream);
-    let mut events = Events { app, owner, store, items, head, output, end: End::Stop, speech: None };
+    let mut events = Events { app, owner, store, items, head, output, end: End::Stop, chat_output: None };
     if begun.common.stream {
-        let Begun { running, mut speeches, .. } = begun;
-        events.speech = Some(speeches.swap_remove(0));
+        let Begun { running, mut chat_outputs, .. } = begun;
+        events.chat_output = Some(chat_outputs.swap_remove(0));
         return Ok(running.stream(events));
     }
     let (mut said, usage) = begun.whole().await?;
     let Said { answer, end, logprobs, .. } = said.swap_remove(0);
     events.output.tokens(logprobs);
     // The whole answer has the items of the stream, without its events.
-    parts(answer).into_iter().for_each(|part| events.output.hear(part));
+    parts(answer).into_iter().for_each(|part| events.output.push(part));
     events.finish(end, usage);
-    let mut pieces = Pieces::new();
+    let mut pieces = StreamedJson::new();
     let shown = events.document(&mut pieces);
     Ok(pieces.document(&shown))
 }
@@ -89,7 +89,7 @@ pub(crate) async fn count(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
 
 /// Returns the number of tokens of the prompt of a request.
 fn counted(app: &App, call: &Call) -> Result<usize, ApiError> {
-    let mut chat = ask(app, call)?.chat;
+    let mut chat = read_request(app, call)?.chat;
     let model = app.model(chat.text("model").as_deref())?;
     let extent = prompt::Extent::of_body(call);
     let conversation = inference::conversation(app, call, &model, extent, &mut chat);

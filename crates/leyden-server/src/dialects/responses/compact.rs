@@ -3,18 +3,18 @@
 //! OpenAI's summary items are encrypted. Here they are the text in base64, written by the served model, so that every
 //! server can read the summary of another one.
 
-use super::asked::{Ready, ask, renamed};
 use super::events::used;
 use super::input;
+use super::request::{Ready, read_request, renamed};
 use super::summary::{KIND, content_of};
 use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::inference;
-use crate::moment::unix_time;
 use crate::prompt;
 use crate::replies::document;
+use crate::timestamp::unix_time;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn compacted(mut items: Vec<Value>, id: &str, summary: &str) -> Vec<Value> {
 }
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
-    let mut asked = ask(app, call)?;
+    let mut asked = read_request(app, call)?;
     let model = app.model(asked.chat.peek("model"))?;
     let mut messages = asked.chat.list("messages").unwrap_or_default();
     messages.push(json!({ "role": "user", "content": INSTRUCTION }));

@@ -3,19 +3,19 @@
 use super::input;
 use super::items::Output;
 use crate::app::App;
-use crate::dialects::memory::{self, Kept};
+use crate::chat_output::ChatOutput;
+use crate::dialects::answer_store::{self, StoredAnswer};
 use crate::error::ApiError;
 use crate::generate::Format;
 use crate::mailbox::{End, Update};
-use crate::moment::unix_time;
-use crate::pieces::Pieces;
-use crate::speech::Speech;
+use crate::streamed_json::StreamedJson;
+use crate::timestamp::unix_time;
 use crate::usage::Usage;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Maximum size in bytes of an answer that is stored.
-pub(super) const MAX_KEPT_BYTES: usize = memory::BYTES;
+pub(super) const MAX_KEPT_BYTES: usize = answer_store::BYTES;
 
 /// An answer in progress.
 pub(super) struct Events {
@@ -27,7 +27,7 @@ pub(super) struct Events {
     /// The document without its output.
     pub(super) head: Value,
     pub(super) output: Output,
-    pub(super) speech: Option<Speech>,
+    pub(super) chat_output: Option<ChatOutput>,
     pub(super) end: End,
 }
 
@@ -49,7 +49,7 @@ impl Events {
     }
 
     /// Returns the document, whose large parts are `pieces`.
-    pub(super) fn document(&self, pieces: &mut Pieces) -> Value {
+    pub(super) fn document(&self, pieces: &mut StreamedJson) -> Value {
         let mut shown = self.head.clone();
         shown["output"] = self.output.all(pieces);
         shown
@@ -57,7 +57,7 @@ impl Events {
 
     /// Stores the answer, unless its document is too large.
     fn keep(&mut self) {
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let shown = self.document(&mut pieces);
         let (mut writer, mut document) = (pieces.writer(&shown), Vec::new());
         while writer.more(&mut document) {
@@ -68,8 +68,8 @@ impl Events {
         let id = shown["id"].as_str().unwrap_or_default();
         let mut items = std::mem::take(&mut self.items);
         input::name(&mut items, id);
-        let kept = Kept { document, input: items, output: self.output.items.clone() };
-        self.app.answers.keep(&self.owner, id, kept);
+        let kept = StoredAnswer { document, input: items, output: self.output.items.clone() };
+        self.app.answers.insert(&self.owner, id, kept);
     }
 }
 
@@ -86,23 +86,23 @@ pub(super) fn used(usage: Usage, reasoning: usize) -> Value {
 impl Format for Events {
     fn begin(&mut self, _: Usage, _: &mut Vec<u8>) {
         for name in ["response.created", "response.in_progress"] {
-            self.output.tell(name, json!({ "response": self.head }), Pieces::new());
+            self.output.tell(name, json!({ "response": self.head }), StreamedJson::new());
         }
     }
 
     fn update(&mut self, _: usize, update: Update, _: &mut Vec<u8>) {
         self.output.tokens(update.logprobs);
-        let parts = match &mut self.speech {
-            Some(speech) => speech.hear(update.parts),
+        let parts = match &mut self.chat_output {
+            Some(chat_output) => chat_output.push(update.parts),
             None => update.parts,
         };
-        parts.into_iter().for_each(|part| self.output.hear(part));
+        parts.into_iter().for_each(|part| self.output.push(part));
         self.end = update.end.unwrap_or(self.end);
     }
 
     fn end(&mut self, usage: Usage, _: &mut Vec<u8>) {
         self.finish(self.end, usage);
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let shown = self.document(&mut pieces);
         let name = if self.end == End::Length { "response.incomplete" } else { "response.completed" };
         self.output.tell(name, json!({ "response": shown }), pieces);
@@ -110,7 +110,7 @@ impl Format for Events {
 
     fn fail(&mut self, error: &ApiError, _: &mut Vec<u8>) {
         self.output.close("incomplete");
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let mut shown = self.document(&mut pieces);
         shown["status"] = "failed".into();
         shown["error"] = json!({ "code": "server_error", "message": error.message });

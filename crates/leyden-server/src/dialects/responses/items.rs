@@ -3,11 +3,11 @@
 //! Tokens with their log probabilities are kept as computed until the text of an event or of a document is written,
 //! piece by piece: the JSON tree of a token with twenty alternatives takes some twenty kilobytes.
 
-use super::repeated::extend;
+use super::echoed_fields::extend;
 use crate::logprobs;
 use crate::mailbox::TokenLogprob;
-use crate::pieces::{Pieces, Writer};
 use crate::served::Served;
+use crate::streamed_json::{StreamedJson, Writer};
 use crate::tool_kinds::{Declared, ToolNames};
 use leyden_text::output::OutputEvent;
 use leyden_text::{Bounds, Special};
@@ -124,7 +124,7 @@ impl Output {
     }
 
     /// Adds a list of tokens to a document.
-    fn list(&self, pieces: &mut Pieces, tokens: &Arc<[TokenLogprob]>) -> Value {
+    fn list(&self, pieces: &mut StreamedJson, tokens: &Arc<[TokenLogprob]>) -> Value {
         match tokens.is_empty() {
             true => json!([]),
             false => {
@@ -134,7 +134,7 @@ impl Output {
     }
 
     /// Returns an item with its tokens.
-    fn item(&self, at: usize, pieces: &mut Pieces) -> Value {
+    fn item(&self, at: usize, pieces: &mut StreamedJson) -> Value {
         let mut item = self.items[at].clone();
         if !self.tokens[at].is_empty() {
             item["content"][0]["logprobs"] = self.list(pieces, &self.tokens[at]);
@@ -143,7 +143,7 @@ impl Output {
     }
 
     /// Returns all items with their tokens.
-    pub(super) fn all(&self, pieces: &mut Pieces) -> Value {
+    pub(super) fn all(&self, pieces: &mut StreamedJson) -> Value {
         (0..self.items.len()).map(|at| self.item(at, pieces)).collect()
     }
 
@@ -162,7 +162,7 @@ impl Output {
     }
 
     /// Adds an event; `pieces` are its large parts.
-    pub(super) fn tell(&mut self, name: &'static str, more: Value, pieces: Pieces) {
+    pub(super) fn tell(&mut self, name: &'static str, more: Value, pieces: StreamedJson) {
         let Some(events) = &mut self.events else { return };
         let mut value = json!({ "type": name, "sequence_number": self.sequence });
         extend(&mut value, more);
@@ -171,7 +171,7 @@ impl Output {
     }
 
     /// Adds an event about the open item.
-    fn tell_item(&mut self, name: &'static str, more: Value, pieces: Pieces) {
+    fn tell_item(&mut self, name: &'static str, more: Value, pieces: StreamedJson) {
         let at = self.items.len().saturating_sub(1);
         let mut value = json!({ "output_index": at, "item_id": self.items[at]["id"] });
         extend(&mut value, more);
@@ -179,7 +179,7 @@ impl Output {
     }
 
     /// Adds an output event of the model.
-    pub(super) fn hear(&mut self, part: OutputEvent) {
+    pub(super) fn push(&mut self, part: OutputEvent) {
         match part {
             OutputEvent::Content(text) => self.say(Kind::Message, &text),
             OutputEvent::Reasoning(text) => self.say(Kind::Reasoning, &text),
@@ -216,7 +216,7 @@ impl Output {
             self.begin(kind, start, item);
             let part = kind.part("", &json!([]));
             let added = json!({ "content_index": 0, "part": part });
-            self.tell_item("response.content_part.added", added, Pieces::new());
+            self.tell_item("response.content_part.added", added, StreamedJson::new());
         }
         self.more(text);
     }
@@ -228,7 +228,7 @@ impl Output {
         self.tokens.push(Arc::default());
         self.open = Some((kind, String::new()));
         let added = json!({ "output_index": at, "item": item });
-        self.tell("response.output_item.added", added, Pieces::new());
+        self.tell("response.output_item.added", added, StreamedJson::new());
     }
 
     fn more(&mut self, text: &str) {
@@ -236,7 +236,7 @@ impl Output {
         whole.push_str(text);
         let [name, _] = kind.events();
         let mut more = json!({ "delta": text });
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         match kind {
             Kind::Message => {
                 let fresh = std::mem::take(&mut self.fresh);
@@ -262,7 +262,7 @@ impl Output {
             if kind == Kind::Call {
                 done["name"] = named;
             }
-            self.tell_item(name, done, Pieces::new());
+            self.tell_item(name, done, StreamedJson::new());
         } else {
             if kind == Kind::Message {
                 let mut told = std::mem::take(&mut self.told);
@@ -270,18 +270,18 @@ impl Output {
                 self.tokens[at] = told.into();
             }
             let tokens = Arc::clone(&self.tokens[at]);
-            let (mut done, mut pieces) = (json!({ "content_index": 0, "text": text }), Pieces::new());
+            let (mut done, mut pieces) = (json!({ "content_index": 0, "text": text }), StreamedJson::new());
             if kind == Kind::Message {
                 done["logprobs"] = self.list(&mut pieces, &tokens);
             }
             self.tell_item(name, done, pieces);
-            let mut pieces = Pieces::new();
+            let mut pieces = StreamedJson::new();
             let part = kind.part(&text, &self.list(&mut pieces, &tokens));
             self.tell_item("response.content_part.done", json!({ "content_index": 0, "part": part }), pieces);
             self.items[at]["content"] = json!([kind.part(&text, &json!([]))]);
         }
         self.items[at]["status"] = status.into();
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let done = json!({ "output_index": at, "item": self.item(at, &mut pieces) });
         self.tell("response.output_item.done", done, pieces);
     }

@@ -174,7 +174,7 @@ fn fields(app: &App) -> Map<String, Value> {
         "conversation": refused("name the answer before as `previous_response_id`, or send its items"),
         "prompt": refused("send its text as `instructions`"),
         "max_tool_calls": { "type": "integer", "minimum": 1, "description": "Changes nothing" },
-        "stop": crate::ending::schema(app)["stop"],
+        "stop": crate::stop_conditions::schema(app)["stop"],
         "include": {
             "type": "array", "maxItems": limits.content_parts, "items": { "type": "string" },
             "description": "`message.output_text.logprobs` for the logarithmic probabilities of the text's tokens"

@@ -1,6 +1,6 @@
 //! Conversion of a request's tools, of all kinds that OpenAI has, to functions of a chat, and of `tool_choice`.
 
-use super::repeated::{Filled, with_defaults};
+use super::echoed_fields::{Filled, with_defaults};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::tool_kinds::{Declared, ToolNames, chosen_name, full_name, of_free_text};

@@ -1,11 +1,11 @@
-//! Checks of a request's head before anything else: one length, and one host that the server accepts.
+//! Checks of a request's head: one length, and one host that the server accepts.
 //!
-//! If the end of a request is ambiguous, a proxy and this server may parse different requests (request smuggling), and
-//! a web page can reach a server on its reader's machine under a host name of its own (DNS rebinding). The first is
-//! always refused; the second if there are no keys, which such a page would not have.
+//! If the end of a request is ambiguous, a proxy and this server may parse different requests (request smuggling); such
+//! a request is always refused. A web page can reach a server on its reader's machine under a host name that resolves to
+//! it (DNS rebinding); such a request is refused if the server has no keys.
 
+use crate::connection_limit::ConnectionLimit;
 use crate::error::ApiError;
-use crate::seats::Seats;
 use crate::traffic::Traffic;
 use hyper::header::{HOST, HeaderMap, TRANSFER_ENCODING};
 use hyper::http::uri::Authority;
@@ -14,26 +14,26 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Properties of a request's connection.
+/// Connection of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire {
+pub(crate) struct ConnectionContext {
     pub(crate) traffic: Arc<Traffic>,
-    pub(crate) hurry: Hurry,
+    pub(crate) contention_signal: ContentionSignal,
 }
 
-/// Notification that other connections wait for this one's seat.
+/// Signal that other connections wait for the permit of this one.
 #[derive(Clone, Debug)]
-pub(crate) struct Hurry {
-    pub(crate) seats: Arc<Seats>,
+pub(crate) struct ContentionSignal {
+    pub(crate) limit: Arc<ConnectionLimit>,
     pub(crate) address: IpAddr,
-    pub(crate) crowded: watch::Receiver<()>,
+    pub(crate) contention: watch::Receiver<()>,
 }
 
-impl Hurry {
-    /// Waits until another connection waits for the seat.
-    pub(crate) async fn asked(&mut self) {
-        while self.crowded.changed().await.is_ok() {
-            if self.seats.are_short(self.address) {
+impl ContentionSignal {
+    /// Returns when another connection waits for the permit.
+    pub(crate) async fn wait(&mut self) {
+        while self.contention.changed().await.is_ok() {
+            if self.limit.is_contended(self.address) {
                 return;
             }
         }
@@ -42,9 +42,12 @@ impl Hurry {
 }
 
 /// Checks the headers about length and host of a request. Returns the host, if there is one.
-pub(crate) fn check<B>(request: &Request<B>, wire: &Wire) -> Result<Option<String>, ApiError> {
+pub(crate) fn check<B>(
+    request: &Request<B>,
+    context: &ConnectionContext,
+) -> Result<Option<String>, ApiError> {
     let headers = request.headers();
-    if wire.traffic.is_ambiguous() {
+    if context.traffic.is_ambiguous() {
         return Err(invalid("the request says twice how long it is, by Content-Length or Transfer-Encoding"));
     }
     check_codings(headers)?;
@@ -57,7 +60,7 @@ pub(crate) fn check<B>(request: &Request<B>, wire: &Wire) -> Result<Option<Strin
         (None, _) => None,
         (Some(value), None) => Some(authority(value.as_bytes())?),
     };
-    // In a request to a proxy the address counts, whatever the header is (RFC 9112, 3.2.2).
+    // A host in the request line overrides the header (RFC 9112, 3.2.2).
     Ok(request.uri().host().map(str::to_owned).or(host))
 }
 
@@ -88,7 +91,7 @@ fn invalid(message: &str) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "invalid_header", message)
 }
 
-/// The hosts that a server without keys accepts.
+/// Hosts that a server without keys accepts.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     any: bool,
@@ -118,7 +121,8 @@ impl Hosts {
         if known {
             return Ok(());
         }
-        let message = "this Host is not one of this server's; who serves without keys under a name gives it with --allowed-hosts";
+        let message =
+            "this Host is not allowed on a server without keys; start the server with it in --allowed-hosts";
         Err(ApiError::new(StatusCode::FORBIDDEN, "host_not_allowed", message))
     }
 }
@@ -127,10 +131,9 @@ fn normal(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Finds requests with two lengths: hyper uses one of them without an error.
+/// Detector of requests with two lengths: hyper uses one of them without an error.
 ///
-/// All lines are examined, those of bodies too, which are not distinguished from heads: in JSON no line begins like a
-/// header.
+/// It examines all lines, also those of bodies: no line of JSON begins like a header.
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
     /// Beginning of the current line, in lower case.

@@ -1,8 +1,8 @@
-//! A bounded memory of answers, for later requests that refer to them.
+//! Bounded store of answers, for later requests that refer to them.
 //!
-//! An answer is kept as JSON text, so its size is known; its tree can take fifty times as much. When the memory is
-//! full, the owner with the largest share loses the oldest of its answers, so an owner only loses answers to others if
-//! it has more than an equal share.
+//! Answers are stored as JSON text, because a JSON tree can take fifty times the bytes. When the store is full, the
+//! owner with the largest share loses the oldest of its answers, so an owner only loses answers to others if it has more
+//! than an equal share.
 
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
@@ -15,9 +15,9 @@ pub(crate) const BYTES: usize = 64 << 20;
 /// Bytes of an answer beside its text: its entry, its names and the allocator's overhead.
 const ENTRY_BYTES: usize = 512;
 
-/// An answer in the memory.
+/// Answer with the items before it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct StoredAnswer {
     /// Its document, as JSON text.
     pub(crate) document: Vec<u8>,
     /// The items of the conversation before it.
@@ -43,7 +43,7 @@ impl Entry {
 
 /// The answers of all owners.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Entries>);
+pub(crate) struct AnswerStore(Mutex<Entries>);
 
 /// Number and bytes of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,14 +105,14 @@ impl Entries {
     }
 }
 
-impl Memory {
-    /// Stores an answer, unless it is larger than the memory.
-    pub(crate) fn keep(&self, owner: &str, id: &str, kept: Kept) {
-        let Ok(items) = serde_json::to_vec(&(&kept.input, &kept.output)) else { return };
+impl AnswerStore {
+    /// Stores an answer, unless it is larger than the store.
+    pub(crate) fn insert(&self, owner: &str, id: &str, answer: StoredAnswer) {
+        let Ok(items) = serde_json::to_vec(&(&answer.input, &answer.output)) else { return };
         let entry = Entry {
             owner: owner.to_owned(),
             id: id.to_owned(),
-            document: kept.document.into_boxed_slice(),
+            document: answer.document.into_boxed_slice(),
             items: items.into_boxed_slice(),
         };
         if entry.bytes() > BYTES {
@@ -141,7 +141,7 @@ impl Memory {
     }
 
     /// Removes an answer; returns `false` if there is none.
-    pub(crate) fn forget(&self, owner: &str, id: &str) -> bool {
+    pub(crate) fn remove(&self, owner: &str, id: &str) -> bool {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = entries.all.iter().position(|e| e.id == id && e.owner == owner);
         at.is_some_and(|at| entries.remove(at))
@@ -153,46 +153,45 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn of(text: String) -> Kept {
-        Kept { document: text.into_bytes(), ..Kept::default() }
+    fn of(text: String) -> StoredAnswer {
+        StoredAnswer { document: text.into_bytes(), ..StoredAnswer::default() }
     }
 
     #[test]
     fn the_oldest_goes_where_there_are_too_many() {
-        let memory = Memory::default();
+        let store = AnswerStore::default();
         for i in 0..=ANSWERS {
-            memory.keep("ada", &format!("resp_{i}"), of(i.to_string()));
+            store.insert("ada", &format!("resp_{i}"), of(i.to_string()));
         }
-        assert!(memory.document("ada", "resp_0").is_none());
-        assert_eq!(memory.document("ada", "resp_1").unwrap(), b"1");
-        assert!(memory.document("eve", "resp_1").is_none() && !memory.forget("eve", "resp_1"));
-        assert!(memory.forget("ada", "resp_1") && memory.document("ada", "resp_1").is_none());
+        assert!(store.document("ada", "resp_0").is_none());
+        assert_eq!(store.document("ada", "resp_1").unwrap(), b"1");
+        assert!(store.document("eve", "resp_1").is_none() && !store.remove("eve", "resp_1"));
+        assert!(store.remove("ada", "resp_1") && store.document("ada", "resp_1").is_none());
         // Three answers of a third of the bytes exceed the limit, because of their overhead.
         for id in ["a", "b", "c"] {
-            memory.keep("ada", id, of("x".repeat(BYTES / 3)));
+            store.insert("ada", id, of("x".repeat(BYTES / 3)));
         }
-        let known: Vec<bool> =
-            ["a", "b", "c"].iter().map(|id| memory.document("ada", id).is_some()).collect();
+        let known: Vec<bool> = ["a", "b", "c"].iter().map(|id| store.document("ada", id).is_some()).collect();
         assert_eq!(known, [false, true, true]);
-        memory.keep("ada", "d", of("x".repeat(BYTES)));
-        assert!(memory.document("ada", "d").is_none() && memory.document("ada", "c").is_some());
+        store.insert("ada", "d", of("x".repeat(BYTES)));
+        assert!(store.document("ada", "d").is_none() && store.document("ada", "c").is_some());
     }
 
     #[test]
     fn nobody_loses_answers_to_one_who_has_more() {
-        let memory = Memory::default();
-        memory.keep("bob", "first", of("x".to_owned()));
-        memory.keep("bob", "second", of("x".repeat(BYTES / 8)));
+        let store = AnswerStore::default();
+        store.insert("bob", "first", of("x".to_owned()));
+        store.insert("bob", "second", of("x".repeat(BYTES / 8)));
         for i in 0..40 {
-            memory.keep("ada", &format!("a{i}"), of("x".repeat(BYTES / 10)));
+            store.insert("ada", &format!("a{i}"), of("x".repeat(BYTES / 10)));
         }
         for i in 0..2 * ANSWERS {
-            memory.keep("eve", &format!("e{i}"), of(String::new()));
+            store.insert("eve", &format!("e{i}"), of(String::new()));
         }
-        assert!(memory.document("bob", "first").is_some() && memory.document("bob", "second").is_some());
-        assert!(memory.document("ada", "a39").is_some() && memory.document("ada", "a0").is_none());
-        assert!(memory.document("eve", &format!("e{}", 2 * ANSWERS - 1)).is_some());
-        let entries = memory.0.lock().unwrap();
+        assert!(store.document("bob", "first").is_some() && store.document("bob", "second").is_some());
+        assert!(store.document("ada", "a39").is_some() && store.document("ada", "a0").is_none());
+        assert!(store.document("eve", &format!("e{}", 2 * ANSWERS - 1)).is_some());
+        let entries = store.0.lock().unwrap();
         let counted = entries.all.iter().fold(Size::default(), |sum, entry| Size {
             answers: sum.answers + 1,
             bytes: sum.bytes + entry.bytes(),
@@ -207,15 +206,15 @@ mod tests {
         let deep = (0..60).fold(json!(1), |inner, _| json!({ "a": inner }));
         let (input, output) = (vec![deep; 500], vec![json!({ "type": "message" })]);
         let bytes = serde_json::to_vec(&(&input, &output)).unwrap().len();
-        let memory = Memory::default();
-        memory.keep(
+        let store = AnswerStore::default();
+        store.insert(
             "ada",
             "a",
-            Kept { document: b"{}".to_vec(), input: input.clone(), output: output.clone() },
+            StoredAnswer { document: b"{}".to_vec(), input: input.clone(), output: output.clone() },
         );
-        assert_eq!(memory.items("ada", "a").unwrap(), (input, output));
-        assert!(memory.items("eve", "a").is_none());
-        let entries = memory.0.lock().unwrap();
+        assert_eq!(store.items("ada", "a").unwrap(), (input, output));
+        assert!(store.items("eve", "a").is_none());
+        let entries = store.0.lock().unwrap();
         assert_eq!(entries.all[0].items.len(), bytes);
         assert_eq!(entries.total.bytes, 2 + bytes + "ada".len() + "a".len() + ENTRY_BYTES);
     }

@@ -1,7 +1,7 @@
 //! The fields of a request: those of the equivalent chat, and the fields that its answer begins with.
 
+use super::echoed_fields::{FORMAT, echoed_fields, extend, with_defaults};
 use super::input::{self, unknown};
-use super::repeated::{FORMAT, extend, repeated, with_defaults};
 use super::tools::{self, Tools};
 use crate::app::App;
 use crate::call::Call;
@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::inference::{self, Inference};
 use crate::messages::text_of;
-use crate::moment::unix_time;
+use crate::timestamp::unix_time;
 use crate::tool_kinds::ToolNames;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 /// A request that has been read.
 pub(super) struct Ready {
     pub(super) inference: Inference,
-    pub(super) asked: Asked,
+    pub(super) asked: ResponseRequest,
 }
 
 /// The fields of a request.
-pub(super) struct Asked {
+pub(super) struct ResponseRequest {
     /// The fields of the equivalent chat.
     pub(super) chat: Fields,
     /// The fields that its answer begins with.
@@ -34,20 +34,20 @@ pub(super) struct Asked {
 
 /// Reads a request.
 pub(super) fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
-    let mut asked = ask(app, call)?;
+    let mut asked = read_request(app, call)?;
     let mut inference = inference::chat(app, call, &mut asked.chat).map_err(renamed)?;
     inference.names = Arc::clone(&asked.names);
     Ok(Ready { inference, asked })
 }
 
 /// Takes the fields of a request.
-pub(super) fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
+pub(super) fn read_request(app: &App, call: &Call) -> Result<ResponseRequest, ApiError> {
     let mut body = call.fields(app)?;
     let mut head = json!({
         "id": "", "object": "response", "created_at": unix_time(), "completed_at": null, "status": "in_progress",
         "background": false, "error": null, "incomplete_details": null, "model": "", "output": [], "usage": null,
     });
-    extend(&mut head, repeated());
+    extend(&mut head, echoed_fields());
     let store = body.flag("store").unwrap_or(true);
     head["store"] = store.into();
     let mut chat = Fields::default();
@@ -123,7 +123,7 @@ pub(super) fn ask(app: &App, call: &Call) -> Result<Asked, ApiError> {
         return Err(ApiError::field("input", "`input` is empty"));
     }
     chat.put("messages", all);
-    Ok(Asked { chat, head, items, names: Arc::new(tools.names), store })
+    Ok(ResponseRequest { chat, head, items, names: Arc::new(tools.names), store })
 }
 
 /// Takes `truncation` and `stream_options`. Returns the paths of values without effect.

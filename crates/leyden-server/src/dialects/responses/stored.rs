@@ -20,7 +20,7 @@ pub(crate) async fn retrieve(app: Arc<App>, call: Call) -> Result<Response<Reply
 }
 
 pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    if !app.answers.forget(&call.caller.id, &call.variable) {
+    if !app.answers.remove(&call.caller.id, &call.variable) {
         return Err(unknown("response_id"));
     }
     let shown = json!({ "id": call.variable, "object": "response", "deleted": true });

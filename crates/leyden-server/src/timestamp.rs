@@ -1,9 +1,9 @@
-//! Points in time as texts and as numbers.
+//! Timestamps: RFC 3339 texts, and seconds since 1970.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Formats a time as RFC 3339 in UTC with milliseconds: `2026-11-27T08:00:00.000Z`. Times before 1970 become its
-/// beginning.
+/// Formats a time as RFC 3339 in UTC with milliseconds: `2026-11-27T08:00:00.000Z`. Times before 1970 become
+/// 1970-01-01.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);

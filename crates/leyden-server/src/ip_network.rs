@@ -1,4 +1,4 @@
-//! IP networks, and the address that counts for connection limits.
+//! IP networks, and the address under which connections are limited.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -41,8 +41,9 @@ impl FromStr for Network {
     }
 }
 
-/// Returns the address that identifies a peer: for IPv6 that of its /64, because one peer has all of a /64 (RFC 4291).
-pub(crate) fn whose(address: IpAddr) -> IpAddr {
+/// Returns the address under which a peer's connections are limited: for IPv6 that of its /64 network, because a host
+/// has a whole /64 (RFC 4291).
+pub(crate) fn limited_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
             let [a, b, c, d, ..] = v6.segments();

@@ -1,4 +1,4 @@
-//! The parts of a chat answer in all dialects: content, reasoning, and calls of tools, which get ids.
+//! Output of a chat in all dialects: content, reasoning, and tool calls, which get ids here.
 
 use crate::tool_kinds::{FreeText, ToolNames};
 use leyden_text::output::OutputEvent;
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A choice of a chat.
+/// Converter of the output events of one choice.
 #[derive(Debug)]
-pub(crate) struct Speech {
+pub(crate) struct ChatOutput {
     ids: Ids,
     /// Number of calls that have begun, and of those that are complete.
     calls: usize,
     whole: usize,
-    /// The tools of the request that are no plain functions.
+    /// Tools of the request that are not plain functions.
     names: Arc<ToolNames>,
     /// Reader of the open call's input, if its tool takes free text.
     free_text: Option<FreeText>,
@@ -47,9 +47,9 @@ impl Ids {
     }
 }
 
-impl Speech {
-    /// Creates the parts of a choice. `short` selects ids of nine letters and digits.
-    pub(crate) fn new(short: bool, request: &str, choice: usize, names: Arc<ToolNames>) -> Speech {
+impl ChatOutput {
+    /// Creates a converter. `short` selects call ids of nine letters and digits.
+    pub(crate) fn new(short: bool, request: &str, choice: usize, names: Arc<ToolNames>) -> ChatOutput {
         let ids = if short {
             let mut hash = DefaultHasher::new();
             (request, choice).hash(&mut hash);
@@ -57,7 +57,7 @@ impl Speech {
         } else {
             Ids::Long(format!("call_{request}_{choice}"))
         };
-        Speech { ids, calls: 0, whole: 0, names, free_text: None }
+        ChatOutput { ids, calls: 0, whole: 0, names, free_text: None }
     }
 
     /// Returns true if tools were called and all calls are complete.
@@ -70,9 +70,8 @@ impl Speech {
         self.names.get(name).is_some_and(|declared| declared.is_free_text)
     }
 
-    /// Adds output events. Returns them with an id for every call, and with the input itself in place of the arguments
-    /// of a tool that takes free text.
-    pub(crate) fn hear(&mut self, parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
+    /// Converts output events: every call gets an id, and the arguments of a tool with free text become that text.
+    pub(crate) fn push(&mut self, parts: Vec<OutputEvent>) -> Vec<OutputEvent> {
         let mut heard = Vec::with_capacity(parts.len());
         for mut part in parts {
             match &mut part {
@@ -83,7 +82,7 @@ impl Speech {
                 }
                 OutputEvent::ToolCallArguments { fragment, .. } => {
                     if let Some(input) = &mut self.free_text {
-                        *fragment = input.hear(fragment);
+                        *fragment = input.push(fragment);
                     }
                 }
                 OutputEvent::ToolCallEnd { index } | OutputEvent::ToolCallUnfinished { index } => {
@@ -103,7 +102,7 @@ impl Speech {
     /// Returns the whole answer.
     pub(crate) fn whole(&mut self, parts: Vec<OutputEvent>) -> Answer {
         let mut answer = Answer::default();
-        for part in self.hear(parts) {
+        for part in self.push(parts) {
             match part {
                 OutputEvent::Content(text) => answer.content.push_str(&text),
                 OutputEvent::Reasoning(text) => answer.reasoning.push_str(&text),
@@ -153,13 +152,13 @@ mod tests {
 
     #[test]
     fn ids_are_told_apart_and_short_where_a_format_wants_it() {
-        let start = |speech: &mut Speech, index| {
+        let start = |chat_output: &mut ChatOutput, index| {
             let start = OutputEvent::ToolCallStart { index, id: None, name: "now".into() };
-            speech.whole(vec![start]).calls[0].id.clone()
+            chat_output.whole(vec![start]).calls[0].id.clone()
         };
-        let speech = |short, request| Speech::new(short, request, 0, Arc::default());
-        let (mut short, mut long) = (speech(true, "r1"), speech(false, "r1"));
-        let ids = [start(&mut short, 0), start(&mut short, 1), start(&mut speech(true, "r2"), 0)];
+        let chat_output = |short, request| ChatOutput::new(short, request, 0, Arc::default());
+        let (mut short, mut long) = (chat_output(true, "r1"), chat_output(false, "r1"));
+        let ids = [start(&mut short, 0), start(&mut short, 1), start(&mut chat_output(true, "r2"), 0)];
         assert!(
             ids.iter().all(|id| id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric())),
             "{ids:?}"

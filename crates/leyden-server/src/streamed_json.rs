@@ -26,23 +26,23 @@ const WAITING: usize = 2;
 /// Writes more of a part; returns `false` when it has written all of it.
 type Part = Box<dyn FnMut(&mut Vec<u8>) -> bool + Send>;
 
-/// The large parts of a document.
+/// Large parts of a document, which are serialised while it is sent.
 #[derive(Default)]
-pub(crate) struct Pieces {
+pub(crate) struct StreamedJson {
     /// Prefix of all placeholders: random, so that clients cannot guess it. Empty if there are no parts.
     mark: String,
     parts: VecDeque<Option<Part>>,
 }
 
-impl fmt::Debug for Pieces {
+impl fmt::Debug for StreamedJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pieces").field("parts", &self.parts.len()).finish_non_exhaustive()
+        f.debug_struct("StreamedJson").field("parts", &self.parts.len()).finish_non_exhaustive()
     }
 }
 
-impl Pieces {
-    pub(crate) fn new() -> Pieces {
-        Pieces::default()
+impl StreamedJson {
+    pub(crate) fn new() -> StreamedJson {
+        StreamedJson::default()
     }
 
     /// Adds a part; returns the mark that stands for it in the tree.
@@ -142,7 +142,7 @@ impl Pieces {
 
     /// Returns a writer of the document.
     pub(crate) fn writer(self, shown: &Value) -> Writer {
-        let Pieces { mark, parts } = self;
+        let StreamedJson { mark, parts } = self;
         let before = if mark.is_empty() { mark } else { format!("\"{mark}") };
         Writer { text: shown.to_string(), at: 0, before, parts, current: None }
     }
@@ -154,7 +154,7 @@ pub(crate) fn json(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// A document under way.
+/// Serialiser of a document with its parts.
 pub(crate) struct Writer {
     /// The tree as text, with marks.
     text: String,
@@ -167,7 +167,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes more; returns `false` when all is written.
+    /// Writes more bytes to `out`; returns `false` when the document is complete.
     pub(crate) fn more(&mut self, out: &mut Vec<u8>) -> bool {
         if let Some(part) = &mut self.current {
             if !part(out) {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn parts_stand_where_their_marks_were() {
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let big: Vec<f32> = (0..100_000).map(|i| i as f32 / 7.0).collect();
         let shown = json!({
             "a": pieces.numbers(vec![0.1, -2.0, f32::NAN, 1e-30]),
@@ -223,13 +223,13 @@ mod tests {
         let numbers = read["big"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap() as f32);
         assert!(numbers.eq(big));
         let mut plain = Vec::new();
-        Pieces::new().write(&json!({ "a": [1] }), &mut plain);
+        StreamedJson::new().write(&json!({ "a": [1] }), &mut plain);
         assert_eq!(plain, b"{\"a\":[1]}");
     }
 
     #[test]
     fn a_part_writes_a_bounded_piece_at_a_time() {
-        let mut pieces = Pieces::new();
+        let mut pieces = StreamedJson::new();
         let shown = pieces.numbers(vec![0.5; 200_000]);
         let mut writer = pieces.writer(&shown);
         let (mut longest, mut all, mut more) = (0, 0, true);

@@ -1,9 +1,9 @@
-//! Fair queues for work that keeps a processor busy: compiling grammars, and preparing requests.
+//! Fair semaphores per API key, for work that keeps a processor busy: compiling grammars, and preparing requests.
 //!
-//! A grammar may take a second of a processor, and so may a prompt of megabytes. So neither is processed on the
-//! engine's thread or on those of the sockets, only a few run at a time, and keys take turns: each key has at most one
-//! piece of work, or one less than there are places, that runs or waits for a place. Another key's work waits for
-//! these, and not for a flood of requests.
+//! A grammar may take a second of a processor, and so may a prompt of megabytes. So this work does not run on the
+//! engine's thread or the sockets' threads, and only a few pieces run at a time. Permits are fair between keys: a key
+//! has at most one permit, or one less than there are, and its other requests queue behind its own work. So the work of
+//! a key waits for at most this number of another key's pieces, whatever the number of that key's requests.
 
 use crate::error::ApiError;
 use leyden_engine::schedule::KeyId;
@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 /// Maximum number of concurrent pieces of long work, on the largest machine.
-const MOST: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 /// Processors per piece of long work; the engine uses the rest.
 const PROCESSORS_EACH: usize = 4;
 /// Maximum number of a key's requests that wait for their grammars.
@@ -25,13 +25,13 @@ const MAX_GRAMMARS: usize = 128;
 const PREPARED: (usize, usize) = (4, 8);
 
 /// Returns the number of pieces of long work that run at a time on this many processors.
-fn hard(processors: usize) -> usize {
-    (processors / PROCESSORS_EACH).clamp(1, MOST)
+fn concurrent(processors: usize) -> usize {
+    (processors / PROCESSORS_EACH).clamp(1, MAX_CONCURRENT)
 }
 
-/// A kind of work of which a few pieces run at a time.
+/// Kind of work, with its limits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct WorkKind {
     /// Number of pieces that run at a time.
     places: usize,
     /// Maximum number of a key's requests that wait.
@@ -40,57 +40,58 @@ pub(crate) struct Kind {
     what: &'static str,
 }
 
-impl Kind {
+impl WorkKind {
     /// Returns the kind for compiling grammars on this many processors.
-    pub(crate) fn grammars(processors: usize) -> Kind {
+    pub(crate) fn grammars(processors: usize) -> WorkKind {
         let what = "too many requests of this key wait for their grammars to be compiled";
-        Kind { places: hard(processors), waiting: MAX_GRAMMARS, what }
+        WorkKind { places: concurrent(processors), waiting: MAX_GRAMMARS, what }
     }
 
     /// Returns the kind for preparing requests of usual lengths. The connection limit bounds the number that wait.
-    pub(crate) fn short(processors: usize) -> Kind {
-        Kind { places: processors.clamp(PREPARED.0, PREPARED.1), ..Kind::long(processors) }
+    pub(crate) fn short(processors: usize) -> WorkKind {
+        WorkKind { places: processors.clamp(PREPARED.0, PREPARED.1), ..WorkKind::long(processors) }
     }
 
     /// Returns the kind for preparing long requests.
-    pub(crate) fn long(processors: usize) -> Kind {
-        let what = "too many requests of this key wait for being prepared";
+    pub(crate) fn long(processors: usize) -> WorkKind {
+        let what = "too many requests of this key wait for preparation";
         // With two places no key ever has all of them.
-        Kind { places: hard(processors).max(2), waiting: usize::MAX, what }
+        WorkKind { places: concurrent(processors).max(2), waiting: usize::MAX, what }
     }
 }
 
 /// Returns the number of threads that all kinds of work take together on this many processors.
 pub(crate) fn threads(processors: usize) -> usize {
-    [Kind::grammars, Kind::short, Kind::long].iter().map(|kind| kind(processors).places).sum()
+    [WorkKind::grammars, WorkKind::short, WorkKind::long].iter().map(|kind| kind(processors).places).sum()
 }
 
-/// Places and waiting requests of a key.
+/// Queue of a key.
 #[derive(Debug)]
-struct Line {
+struct KeyQueue {
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
-/// The turns at one kind of work.
+/// Fair semaphore for one kind of work.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    kind: Kind,
+pub(crate) struct FairSemaphore {
+    kind: WorkKind,
     places: Arc<Semaphore>,
+    /// Maximum number of a key's permits.
     each: usize,
-    /// By key; there are no more than in the file of keys.
-    lines: Mutex<HashMap<KeyId, Arc<Line>>>,
+    /// Queues by key; their number is limited by the file of keys.
+    queues: Mutex<HashMap<KeyId, Arc<KeyQueue>>>,
 }
 
-/// A turn; dropping it gives the turn to the next request.
+/// Permit to run; dropping it lets the next request run.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct FairPermit {
     _own: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,
 }
 
 /// Guard that counts a waiting request.
-struct Waiting(Arc<Line>);
+struct Waiting(Arc<KeyQueue>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
@@ -98,45 +99,48 @@ impl Drop for Waiting {
     }
 }
 
-impl Turns {
-    /// Creates the turns. `keys` is true if there are several keys to distinguish.
-    pub(crate) fn new(kind: Kind, keys: bool) -> Turns {
+impl FairSemaphore {
+    /// Creates a semaphore. `keys` is true if there are several keys to distinguish.
+    pub(crate) fn new(kind: WorkKind, keys: bool) -> FairSemaphore {
         let each = if keys { (kind.places - 1).max(1) } else { kind.places };
-        Turns { kind, places: Arc::new(Semaphore::new(kind.places)), each, lines: Mutex::default() }
+        FairSemaphore { kind, places: Arc::new(Semaphore::new(kind.places)), each, queues: Mutex::default() }
     }
 
-    /// Waits for a turn.
+    /// Waits for a permit.
     ///
     /// # Errors
     /// 429: too many requests of the key wait. 503: the deadline has passed.
-    pub(crate) async fn take(&self, key: KeyId, deadline: Instant) -> Result<Turn, ApiError> {
-        let line = {
-            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) async fn acquire(&self, key: KeyId, deadline: Instant) -> Result<FairPermit, ApiError> {
+        let queue = {
+            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
             let new = || {
-                Arc::new(Line { places: Arc::new(Semaphore::new(self.each)), waiting: AtomicUsize::new(0) })
+                Arc::new(KeyQueue {
+                    places: Arc::new(Semaphore::new(self.each)),
+                    waiting: AtomicUsize::new(0),
+                })
             };
-            Arc::clone(lines.entry(key).or_insert_with(new))
+            Arc::clone(queues.entry(key).or_insert_with(new))
         };
-        let waiting = line.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(Arc::clone(&line));
+        let waiting = queue.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(Arc::clone(&queue));
         if waiting >= self.kind.waiting {
             return Err(ApiError::too_many("queue_full", self.kind.what, Duration::from_secs(1)));
         }
         let both = async {
-            let own = Arc::clone(&line.places).acquire_owned().await.ok()?;
+            let own = Arc::clone(&queue.places).acquire_owned().await.ok()?;
             let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
-            Some(Turn { _own: own, _place: place })
+            Some(FairPermit { _own: own, _place: place })
         };
         match timeout_at(deadline, both).await {
-            Ok(Some(turn)) => Ok(turn),
+            Ok(Some(permit)) => Ok(permit),
             Ok(None) => Err(ApiError::internal("the request could not be prepared")),
             Err(_) => Err(ApiError::deadline()),
         }
     }
 
-    /// Takes all turns as soon as they are free.
+    /// Waits for all permits.
     #[cfg(test)]
-    pub(crate) async fn take_all(&self) -> Vec<OwnedSemaphorePermit> {
+    pub(crate) async fn acquire_all(&self) -> Vec<OwnedSemaphorePermit> {
         let mut all = Vec::new();
         for _ in 0..self.kind.places {
             all.push(Arc::clone(&self.places).acquire_owned().await.unwrap());
@@ -147,6 +151,6 @@ impl Turns {
     /// Returns the number of a key's waiting requests.
     #[cfg(test)]
     pub(crate) fn waiting(&self, key: KeyId) -> usize {
-        self.lines.lock().unwrap().get(&key).map_or(0, |l| l.waiting.load(Ordering::Relaxed))
+        self.queues.lock().unwrap().get(&key).map_or(0, |l| l.waiting.load(Ordering::Relaxed))
     }
 }

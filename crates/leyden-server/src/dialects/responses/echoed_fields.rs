@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// Returns the request fields that the answer repeats, with their values if the request lacks them.
-pub(super) fn repeated() -> Value {
+pub(super) fn echoed_fields() -> Value {
     json!({
         "frequency_penalty": 0.0, "instructions": null, "max_output_tokens": null, "max_tool_calls": null,
         "metadata": {}, "parallel_tool_calls": true, "presence_penalty": 0.0, "previous_response_id": null,

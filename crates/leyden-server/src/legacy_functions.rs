@@ -1,24 +1,24 @@
-//! OpenAI's older form of tools: `functions` and `function_call` instead of `tools` and `tool_choice`.
+//! OpenAI's legacy form of tools: `functions` and `function_call` instead of `tools` and `tool_choice`.
 //!
-//! Such a request is converted to the newer form, and its answers are written in the older one.
+//! Such a request is converted to the newer form, and its answers are written in the legacy one.
 
 use crate::error::ApiError;
 use crate::fields::Fields;
 use serde_json::{Value, json};
 
-/// Converts the fields of a body to the newer form; returns true if they had the older one.
+/// Converts the fields of a body to the newer form; returns true if they had the legacy one.
 pub(crate) fn rewrite(body: &mut Fields) -> Result<bool, ApiError> {
     let functions = body.take("functions");
     let choice = body.take("function_call");
-    let (older, newer) = match (&functions, &choice) {
+    let (legacy, newer) = match (&functions, &choice) {
         (None, None) => return Ok(false),
         (Some(_), _) => ("functions", ["tools", "tool_choice"]),
         (None, Some(_)) => ("function_call", ["tools", "tool_choice"]),
     };
     for name in newer {
         if body.has(name) {
-            let message = format!("`{older}` and `{name}` exclude each other");
-            return Err(ApiError::conflict(older, message));
+            let message = format!("`{legacy}` and `{name}` exclude each other");
+            return Err(ApiError::conflict(legacy, message));
         }
     }
     let tool = |function| json!({ "type": "function", "function": function });
@@ -34,7 +34,7 @@ pub(crate) fn rewrite(body: &mut Fields) -> Result<bool, ApiError> {
         Some(choice) => body.put("tool_choice", choice),
         None => {}
     }
-    // The older form has room for one call only.
+    // The legacy form has room for one call only.
     body.put("parallel_tool_calls", false);
     Ok(true)
 }
@@ -55,7 +55,7 @@ pub(crate) fn renamed(mut error: ApiError) -> ApiError {
     error
 }
 
-/// Converts a message, or a piece of one, to the older form.
+/// Converts a message, or a piece of one, to the legacy form.
 pub(crate) fn write(message: &mut Value) {
     let Some(map) = message.as_object_mut() else { return };
     if let Some(calls) = map.shift_remove("tool_calls") {
@@ -63,7 +63,7 @@ pub(crate) fn write(message: &mut Value) {
     }
 }
 
-/// Returns the reason of the end of an answer in the older form.
+/// Returns the reason of the end of an answer in the legacy form.
 pub(crate) fn finish(reason: &'static str) -> &'static str {
     if reason == "tool_calls" { "function_call" } else { reason }
 }
@@ -76,11 +76,11 @@ pub(crate) fn schema(functions: usize, function: &Value, name: &Value) -> Value 
     json!({
         "functions": {
             "type": "array", "maxItems": functions, "items": function,
-            "description": "OpenAI's older form of `tools`"
+            "description": "Deprecated by OpenAI; use `tools`"
         },
         "function_call": {
             "anyOf": [{ "enum": ["none", "auto"] }, named],
-            "description": "OpenAI's older form of `tool_choice`; needs `functions`"
+            "description": "Deprecated by OpenAI; use `tool_choice`. Needs `functions`"
         }
     })
 }

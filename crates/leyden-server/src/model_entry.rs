@@ -1,4 +1,4 @@
-//! [`Slot`]: the entry of one model of a server, loaded or not.
+//! [`ModelEntry`]: a model of the server, loaded or not.
 
 use crate::abilities::Abilities;
 use crate::model::ModelInfo;
@@ -8,38 +8,38 @@ use crate::served::Served;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The entry of one model.
+/// Model of the server, loaded or not.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct ModelEntry {
     pub(crate) name: String,
     pub(crate) aliases: Vec<String>,
-    /// The names of its adapters.
+    /// Names of its adapters.
     pub(crate) adapters: Vec<String>,
     pub(crate) info: ModelInfo,
     pub(crate) abilities: Abilities,
-    /// Maximum context; for a model that is not loaded as far as memory allows it.
+    /// Maximum context in tokens; memory may allow less when the model is loaded.
     pub(crate) context: usize,
     /// Function that loads it and its index among the on-demand models; `None` for a model that stays.
     pub(crate) on_demand: Option<(OnDemand, Place)>,
     pub(crate) served: Mutex<Option<Arc<Served>>>,
-    /// True if it was removed: the entry remains until its last request has ended.
+    /// True if the model was removed: the entry remains until its last request has ended.
     pub(crate) gone: AtomicBool,
 }
 
-/// Returns the name before `:latest` in any case, if it ends so.
+/// Returns the name without `:latest` (upper or lower case), if it has this tag.
 pub(crate) fn without_tag(name: &str) -> Option<&str> {
     let (front, tag) = name.rsplit_once(':')?;
     tag.eq_ignore_ascii_case("latest").then_some(front)
 }
 
-impl Slot {
+impl ModelEntry {
     /// Returns the entry of a model that is not loaded.
-    pub(crate) fn vacant(model: OnDemand, place: Place) -> Slot {
+    pub(crate) fn vacant(model: OnDemand, place: Place) -> ModelEntry {
         let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
         let (adapters, context) = (model.adapters.clone(), model.context);
         let abilities = model.abilities;
         let on_demand = Some((model, place));
-        Slot {
+        ModelEntry {
             name,
             aliases,
             adapters,

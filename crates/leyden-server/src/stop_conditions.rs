@@ -1,4 +1,4 @@
-//! Fields for the end of an answer.
+//! Request fields for the end of an answer: stop strings, stop tokens, `ignore_eos`, `min_tokens`.
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -47,14 +47,14 @@ pub(crate) fn schema(app: &App) -> Value {
     json!({
         "stop": {
             "anyOf": [stop, { "type": "array", "maxItems": limits.stops, "items": stop }],
-            "description": "The content ends before the first of these; reasoning and calls of tools do not"
+            "description": "Stop strings: the content ends before the first of them; they do not end reasoning or tool calls"
         },
         "stop_token_ids": { "type": "array", "maxItems": STOP_TOKENS, "items": id },
         "include_stop_str_in_output": { "type": "boolean" },
-        "ignore_eos": { "type": "boolean", "description": "Whether the model's end does not end the answer" },
+        "ignore_eos": { "type": "boolean", "description": "True if the model's end tokens do not end the answer" },
         "min_tokens": {
             "type": "integer", "minimum": 0, "maximum": i32::MAX,
-            "description": "Before so many tokens nothing ends the answer; no more than the most tokens"
+            "description": "Minimum of tokens before an end token or a stop string ends the answer; at most `max_tokens`"
         },
     })
 }
