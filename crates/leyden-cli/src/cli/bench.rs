@@ -1,4 +1,4 @@
-//! `leyden bench`: how fast a model runs here, in the terms of llama-bench, and against another llama-bench.
+//! `leyden bench`: speed of a model, in llama-bench's formats, and in turns with a llama-bench.
 
 mod args;
 mod clock;
@@ -24,7 +24,8 @@ pub(crate) use args::Args;
 pub(super) use measure::median;
 pub(super) use report::cache_bytes;
 
-/// Maximum numbers of tokens of one test, of sequences and of threads: far beyond any use, low enough to notice a slip.
+/// Maximum numbers of tokens in a test, of sequences and of threads: far beyond any use, but low enough to find typing
+/// errors.
 const MAX_TOKENS: usize = 1 << 24;
 const MAX_PARALLEL: usize = 4096;
 const MAX_THREADS: usize = 1024;
@@ -54,7 +55,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         bench.warm_up()?;
         let mut result = measure::Measured::new(*test);
         for _ in 0..args.repetitions {
-            // In turn with the repetitions: what a shared machine leaves changes from one minute to the next.
+            // Peak rates are measured between repetitions, because the load of a shared machine changes.
             result.ceilings.extend(meter.as_ref().map(Meter::measure));
             result.add(&bench.run()?);
             if let Some(versus) = &versus {
@@ -71,7 +72,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tests that the arguments ask for, in llama-bench's order.
+/// Returns the tests of the arguments, in llama-bench's order.
 fn tests(args: &Args, topology: &Topology) -> Result<Vec<Test>, Failure> {
     if args.repetitions == 0 || args.repetitions > 100_000 {
         return Err(Failure::usage("`-r` takes 1 to 100000 repetitions"));
@@ -110,7 +111,7 @@ fn tests(args: &Args, topology: &Topology) -> Result<Vec<Test>, Failure> {
     Ok(tests)
 }
 
-/// Every combination of replicas, threads and batch size.
+/// Returns all combinations of replicas, threads and batch size.
 fn grid(args: &Args, topology: &Topology) -> Vec<Test> {
     let counts = |given: &[usize]| -> Vec<Option<usize>> {
         if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }

@@ -1,4 +1,4 @@
-//! `leyden chats`: conversations of `leyden run`, kept in files of their own.
+//! `leyden chats`: saved conversations of `leyden run`, one file each.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,17 +15,17 @@ use super::knobs;
 use super::text::{Table, date_time, printable};
 
 const SCHEMA: &str = "leyden.chat/1";
-/// Conversations that are kept; the oldest goes when there is one more.
-const MOST: usize = 200;
-/// The longest file that is read.
-const LONGEST: u64 = 64 << 20;
+/// Maximum number of saved conversations; the oldest is removed.
+const MAX_CHATS: usize = 200;
+/// Maximum size of a file in bytes.
+const MAX_BYTES: u64 = 64 << 20;
 
-/// Lists them, the newest first, each with its name, when it was last spoken in, its model and its first question. `leyden
-/// run --resume` goes on with the newest, `leyden run --resume NAME` with another. The newest 200 are kept, in the folder
-/// in LEYDEN_CHATS, otherwise in leyden/chats in the user's state folder; LEYDEN_CHATS=off keeps none.
+/// Lists conversations, the newest first, with name, time of the last message, model and first question. `leyden run
+/// --resume` continues the newest, `leyden run --resume NAME` another one. The newest 200 are saved, in the folder
+/// LEYDEN_CHATS, by default leyden/chats in the user's state folder; LEYDEN_CHATS=off saves none.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Remove this conversation; `all` for all of them
+    /// Remove this conversation; `all` removes all
     #[arg(long, value_name = "NAME")]
     remove: Option<String>,
     /// Print one JSON object
@@ -33,24 +33,24 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Prints the list, or removes.
+/// Prints the list, or removes conversations.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let shelf = Chats::open()?;
+    let saved = Chats::open()?;
     if let Some(name) = &args.remove {
-        let chats = if name == "all" { shelf.all() } else { vec![shelf.find(name)?] };
+        let chats = if name == "all" { saved.all() } else { vec![saved.find(name)?] };
         for chat in chats {
-            let path = shelf.path(&chat.name);
+            let path = saved.path(&chat.name);
             fs::remove_file(&path)
                 .map_err(|error| Failure::new(format!("{}: cannot remove: {error}", path.display())))?;
         }
         return Ok(());
     }
-    let chats = shelf.all();
+    let chats = saved.all();
     if args.json {
         let chats: Vec<_> = chats
             .iter()
             .map(|chat| {
-                let path = shelf.path(&chat.name).display().to_string();
+                let path = saved.path(&chat.name).display().to_string();
                 json!({ "name": chat.name, "time": date_time(chat.time), "model": chat.model,
                         "messages": chat.messages.len(), "title": chat.title(), "path": path })
             })
@@ -59,8 +59,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return Ok(writeln!(out)?);
     }
     if chats.is_empty() {
-        // Nobody is left to tell if this fails.
-        let _ = writeln!(io::stderr(), "no conversations in {}", shelf.folder.display());
+        // Errors of standard error cannot be reported.
+        let _ = writeln!(io::stderr(), "no conversations in {}", saved.folder.display());
         return Ok(());
     }
     let mut table = Table::new(&["NAME", "TIME", "MESSAGES", "MODEL", "BEGINS"], &[2]);
@@ -81,11 +81,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Chat {
     schema: String,
-    /// When it began, which is the file's name.
+    /// Time of its beginning, which is the file's name.
     pub(super) name: String,
     /// Time of the last message, in seconds since 1970.
     pub(super) time: u64,
-    /// The model, if it is not the embedded one.
+    /// The model; `None` for the embedded one.
     pub(super) model: Option<String>,
     /// Messages, the system message included.
     pub(super) messages: Vec<Message>,
@@ -111,17 +111,18 @@ impl Chats {
     /// Returns the conversations of the user.
     pub(super) fn open() -> Result<Self, Failure> {
         Self::if_any().ok_or_else(|| {
-            let why = format!("conversations are not kept: {} is off, or HOME is not set", knobs::CHATS.name);
-            Failure::new(why).hint(format!("{}=FOLDER says where", knobs::CHATS.name))
+            let why =
+                format!("conversations are not saved: {} is off, or HOME is not set", knobs::CHATS.name);
+            Failure::new(why).hint(format!("set {}=FOLDER", knobs::CHATS.name))
         })
     }
 
-    /// Returns the same, or `None` if conversations are not saved.
+    /// Returns the conversations of the user; `None` if conversations are not saved.
     pub(super) fn if_any() -> Option<Self> {
-        knobs::chats_folder().map(|folder| Self { folder, most: MOST })
+        knobs::chats_folder().map(|folder| Self { folder, most: MAX_CHATS })
     }
 
-    /// All of them, the newest first. What cannot be read is passed over.
+    /// Returns all conversations, the newest first, without unreadable files.
     pub(super) fn all(&self) -> Vec<Chat> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut chats: Vec<Chat> = entries.filter_map(|entry| read(&entry.path()).ok()).collect();
@@ -129,21 +130,21 @@ impl Chats {
         chats
     }
 
-    /// The one of this name, or the newest if that is empty.
+    /// Returns the conversation with this name; the newest if the name is empty.
     pub(super) fn find(&self, name: &str) -> Result<Chat, Failure> {
         let mut chats = self.all().into_iter();
         let found = if name.is_empty() { chats.next() } else { chats.find(|chat| chat.name == name) };
         found.ok_or_else(|| {
             let what = if name.is_empty() {
-                "no conversation was kept".to_owned()
+                "there are no saved conversations".to_owned()
             } else {
-                format!("no conversation is called {}", printable(name, 60))
+                format!("there is no conversation {}", printable(name, 60))
             };
-            Failure::new(what).hint("leyden chats lists them")
+            Failure::new(what).hint("leyden chats lists saved conversations")
         })
     }
 
-    /// A name for a conversation that begins now.
+    /// Returns a name for a conversation that begins now.
     pub(super) fn new_name(&self) -> String {
         let base: String = date_time(now()).chars().filter(char::is_ascii_alphanumeric).collect();
         let base = base.replace('T', "-").trim_end_matches('Z').to_owned();
@@ -155,7 +156,7 @@ impl Chats {
         name
     }
 
-    /// Keeps a conversation, in place of what was kept under its name.
+    /// Saves a conversation; replaces the file of this name.
     pub(super) fn keep(&self, name: &str, model: Option<&str>, messages: Vec<Message>) -> io::Result<()> {
         let chat = Chat {
             schema: SCHEMA.to_owned(),
@@ -172,7 +173,7 @@ impl Chats {
         leyden_files::write(&path, &text, OutputOptions::new().files_only().private())?;
         if is_first {
             self.all().iter().skip(self.most).for_each(|old| {
-                // One that stays does no harm.
+                // A file that stays does no harm.
                 let _ = fs::remove_file(self.path(&old.name));
             });
         }
@@ -184,14 +185,14 @@ impl Chats {
     }
 }
 
-/// A model's file or name without what is before it.
+/// Returns the last component of a model's path or name.
 fn last_part(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
 fn read(path: &Path) -> io::Result<Chat> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     let chat: Chat = serde_json::from_slice(&bytes)?;
     // The name becomes a path again.
     let is_named = path.file_stem().and_then(|stem| stem.to_str()) == Some(&chat.name);

@@ -8,28 +8,28 @@ use leyden::{EmbedOptions, Label, Model};
 use serde_json::Value;
 use std::io::Write;
 
-/// Prints each text's best label and its score on a line, in the order of the texts. The model must have a head for sequence
-/// classification; a score is a probability, by the softmax of all labels or, where several can hold, of each by itself. With
-/// --labels any model that makes vectors will do, and a score is the cosine of the text's vector and that of the label's
-/// description.
+/// Prints the best label of each text with its score, one line for each text. The model needs a head for sequence
+/// classification. Scores are softmax probabilities, or for models with several labels per text the logistic
+/// probability of each label. With
+/// --labels any embedding model works; scores are then cosines of the vectors of text and label.
 ///
-/// Rows of a file keep their fields in objects and tables. A row that cannot be computed gets `error` with the reason, and the
-/// exit code is then 1. With --output a run that was interrupted goes on where it was.
+/// Output rows have the fields of the input row. A row that cannot be computed gets `error` with the reason, and the
+/// exit code is then 1. With --output, the same command continues an interrupted run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding,
-    /// Number of labels to print, the best first; objects with several have all in `labels`
+    /// Number of labels to print, the best first; with several, JSON objects have them in `labels`
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     #[command(flatten)]
     labels: Labels,
 }
 
-/// Labels with the vectors of their descriptions.
+/// Labels, with vectors of their descriptions.
 struct Described {
     labels: Vec<String>,
-    /// Number of the label, and the vector of one of its descriptions.
+    /// Index of a label, and the vector of one of its descriptions.
     vectors: Vec<(usize, Vec<f32>)>,
 }
 
@@ -49,7 +49,7 @@ impl Described {
         Ok(Described { labels, vectors: of.into_iter().zip(vectors).collect() })
     }
 
-    /// The labels of a text with this vector, the nearest first.
+    /// Returns the labels for a text's vector, the nearest first.
     fn nearest(&self, vector: &[f32]) -> Vec<Label<'_>> {
         let mut scores = vec![f32::NEG_INFINITY; self.labels.len()];
         for (label, description) in &self.vectors {
@@ -59,16 +59,16 @@ impl Described {
         }
         let mut labels: Vec<Label<'_>> =
             self.labels.iter().zip(scores).map(|(label, score)| Label { label, score }).collect();
-        // Of equal scores the first label's comes first.
+        // Labels with equal scores stay in order.
         labels.sort_by(|a, b| b.score.total_cmp(&a.score));
         labels
     }
 }
 
-/// The best labels of a text.
+/// Best labels of a text.
 struct Best<'m> {
     labels: Vec<Label<'m>>,
-    /// `true` if more than one label is asked for.
+    /// True if more than one label was requested.
     several: bool,
 }
 
@@ -96,13 +96,13 @@ impl Shown for Best<'_> {
     }
 }
 
-/// The first `top` labels.
+/// Returns the first `top` labels.
 fn best(mut labels: Vec<Label<'_>>, top: u32) -> Best<'_> {
     labels.truncate(top as usize);
     Best { labels, several: top > 1 }
 }
 
-/// Prints labels.
+/// Classifies the texts and prints labels.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let described = args.labels.described()?;
     let run = format!("classify {} {described:?}", args.top);

@@ -1,4 +1,4 @@
-//! `leyden completions`: what a shell needs to complete commands and options.
+//! `leyden completions`: completion scripts for shells.
 
 use std::io::Write;
 
@@ -8,16 +8,15 @@ use clap_complete::Shell;
 use super::Cli;
 use super::failure::Failure;
 
-/// Prints a script that makes the shell complete leyden's commands and options: `leyden completions bash >
-/// ~/.local/share/bash-completion/completions/leyden`, `leyden completions zsh > ~/.zfunc/_leyden`, `leyden completions
-/// fish > ~/.config/fish/completions/leyden.fish`.
+/// To install the script: `leyden completions bash > ~/.local/share/bash-completion/completions/leyden`, `leyden
+/// completions zsh > ~/.zfunc/_leyden`, or `leyden completions fish > ~/.config/fish/completions/leyden.fish`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Shell
+    /// Shell to print the script for
     shell: Shell,
 }
 
-/// Prints it.
+/// Prints the script.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "leyden", &mut script);

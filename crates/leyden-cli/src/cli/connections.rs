@@ -1,10 +1,10 @@
-//! Open files, of which every connection is one.
+//! Limit of open files: every connection is one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Many systems allow few open files unless asked for more.
-pub(super) fn allow() {
+/// Raises the limit of open files to the maximum that the system allows.
+pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where this is refused, connections beyond the limit fail or wait, as they would without it.
+    // If this fails, connections beyond the old limit fail or wait.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

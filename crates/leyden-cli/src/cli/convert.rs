@@ -1,4 +1,4 @@
-//! `leyden convert`: a model in the other layout.
+//! `leyden convert`: conversion between Hugging Face folders and GGUF.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,16 +15,17 @@ use super::progress::Progress;
 use super::text::bytes;
 use super::{inputs, model_file};
 
-/// Writes a folder from the Hugging Face hub as a GGUF file, or a GGUF file as such a folder, with tokenizer and chat template.
-/// docs/convert.md lists the architectures. Under OUT there is the whole model, read back and checked, or what was there before.
+/// Weights, configuration, tokenizer and chat template are converted. docs/convert.md lists the supported
+/// architectures. The result is read back and checked before it replaces OUT; if the conversion fails, OUT is
+/// unchanged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A folder with config.json, safetensors and tokenizer.json, or a GGUF file; or the name of a pulled model
+    /// Folder with config.json, safetensors and tokenizer.json, or GGUF file, or name of a pulled model
     #[arg(value_name = "IN")]
     model: PathBuf,
-    /// The GGUF file to write, or the folder to make
+    /// GGUF file or folder to write
     out: PathBuf,
-    /// Type of all matrices: f32, f16 or bf16; by default the one they have, and F16 for quantised ones
+    /// Type of all matrices: f32, f16 or bf16; by default unchanged, but F16 for quantised matrices
     #[arg(long, visible_alias = "outtype", value_name = "TYPE", value_parser = float)]
     r#type: Option<DType>,
     /// Print one JSON object
@@ -38,10 +39,10 @@ const BAR: &str = "converting {wide_bar} {percent} % {eta} left";
 fn float(name: &str) -> Result<DType, String> {
     let known = [DType::F32, DType::F16, DType::BF16];
     let found = known.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(name));
-    found.ok_or_else(|| "want f32, f16 or bf16; `leyden quantize` makes smaller types".to_owned())
+    found.ok_or_else(|| "the type must be f32, f16 or bf16; `leyden quantize` has smaller types".to_owned())
 }
 
-/// Converts.
+/// Converts the model and prints a summary.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut err = io::stderr();
     let out = inputs::report_beside(Some(&args.out), out, &mut err);
@@ -90,7 +91,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A folder as a GGUF file.
+/// Converts a folder to a GGUF file.
 pub(super) fn folder(
     path: &Path,
     out: &Path,

@@ -8,20 +8,19 @@ use leyden_hub::{Defaults, Store};
 use super::failure::Failure;
 use super::{import, model_file};
 
-/// Gives a model another name, under which it stays when the first one is removed. The data is not copied where the file
-/// system can give it two names.
+/// The new name stays valid when the old one is removed. The file is linked, or copied if the file system has no links.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model: any name by which leyden run finds it, or its file or folder
+    /// Model: a name that `leyden run` accepts, or a file or folder
     model: PathBuf,
-    /// Its new name
+    /// New name
     name: String,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Copies.
+/// Adds the name and prints it.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let path = model_file::locate(&args.model)?;
     import::check(&path)?;

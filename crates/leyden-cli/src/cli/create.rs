@@ -1,4 +1,4 @@
-//! `leyden create`: a model with defaults, from a Modelfile of Ollama.
+//! `leyden create`: a named model with defaults, from a Modelfile of Ollama.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,15 +11,15 @@ use super::failure::Failure;
 use super::notes::Notes;
 use super::{import, model_file};
 
-/// Gives a model another name and defaults, as a Modelfile of Ollama says: FROM (a name, file or folder), SYSTEM, MESSAGE, and
-/// PARAMETER with what a request may have as well. The server takes them where a request does not say otherwise.
+/// Reads the instructions FROM (a name, file or folder), SYSTEM, MESSAGE, and PARAMETER with sampling fields of
+/// requests. The server uses them as defaults of requests.
 ///
-/// TEMPLATE and ADAPTER are refused: Ollama's templates are those of Go, which are not read.
+/// TEMPLATE and ADAPTER are refused: Ollama's templates are Go templates, which leyden does not support.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Name of the new model
     name: String,
-    /// Modelfile; - is standard input
+    /// Modelfile; `-` is standard input
     #[arg(long, short, value_name = "FILE", default_value = "Modelfile")]
     file: PathBuf,
     /// Print one JSON object
@@ -29,10 +29,10 @@ pub(crate) struct Args {
     notes: Notes,
 }
 
-/// Most bytes of a Modelfile.
+/// Maximum size of a Modelfile in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The instructions of a Modelfile.
+/// Instructions of a Modelfile.
 #[derive(Debug, Default, PartialEq)]
 struct Modelfile {
     from: String,
@@ -41,7 +41,7 @@ struct Modelfile {
     parameters: Map<String, Value>,
 }
 
-/// Makes the model.
+/// Adds the name with its defaults to the store.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let shown = args.file.display();
     let failed = |what: String| Failure::new(format!("{shown}: {what}"));
@@ -50,9 +50,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let (read, ignored) = leyden_server::Defaults::read(system, &messages, &Value::Object(parameters))
         .map_err(|what| failed(what.replace("parameters.", "PARAMETER ").replace("messages", "MESSAGE")))?;
     for name in ignored {
-        args.notes.say(&format!("{shown}: PARAMETER {name} is left out: options of leyden serve set it"));
+        args.notes.say(&format!("{shown}: PARAMETER {name} is ignored; use the options of leyden serve"));
     }
-    // A path is from the folder in which the file is.
+    // A path is relative to the Modelfile's folder.
     let beside = args.file.parent().unwrap_or(Path::new("")).join(&from);
     let path = if beside.exists() { beside } else { model_file::locate(Path::new(&from))? };
     import::check(&path)?;
@@ -78,9 +78,9 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a Modelfile: an instruction a line, whose value may stand in three quotes over several lines.
+/// Parses a Modelfile: one instruction per line; a value in three quotes may have several lines.
 fn parse(text: &str) -> Result<Modelfile, String> {
-    let mut said = Modelfile::default();
+    let mut file = Modelfile::default();
     let mut lines = text.lines().enumerate();
     while let Some((i, line)) = lines.next() {
         let line = line.trim();
@@ -90,7 +90,7 @@ fn parse(text: &str) -> Result<Modelfile, String> {
         let at = |what: String| format!("line {}: {what}", i + 1);
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let word = word.to_ascii_uppercase();
-        // A name stands before the value of two instructions.
+        // These two instructions have a name before the value.
         let rest = rest.trim();
         let (name, value) = match word.as_str() {
             "PARAMETER" | "MESSAGE" => {
@@ -115,30 +115,30 @@ fn parse(text: &str) -> Result<Modelfile, String> {
             None => value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value).to_owned(),
         };
         match word.as_str() {
-            "FROM" if said.from.is_empty() && !value.is_empty() => said.from = value,
-            "FROM" => return Err(at("FROM needs one model, and stands once".to_owned())),
-            "SYSTEM" => said.system = Some(value),
+            "FROM" if file.from.is_empty() && !value.is_empty() => file.from = value,
+            "FROM" => return Err(at("there must be one FROM with one model".to_owned())),
+            "SYSTEM" => file.system = Some(value),
             "PARAMETER" if name.is_empty() || value.is_empty() => {
                 return Err(at("PARAMETER needs a name and a value".to_owned()));
             }
-            "PARAMETER" => parameter(name, value, &mut said.parameters),
-            "MESSAGE" => said.messages.push(json!({ "role": name, "content": value })),
+            "PARAMETER" => parameter(name, value, &mut file.parameters),
+            "MESSAGE" => file.messages.push(json!({ "role": name, "content": value })),
             "LICENSE" | "REQUIRES" => {}
             "TEMPLATE" => {
-                let what = "TEMPLATE is not taken: Ollama's are templates of Go, which are not read; without it the model's own is used";
+                let what = "TEMPLATE is not supported: it is a Go template; remove it to use the model's own chat template";
                 return Err(at(what.to_owned()));
             }
             "ADAPTER" => {
-                let what = "ADAPTER is not taken: --lora, or `lora` in the file of --config, adds one";
+                let what = "ADAPTER is not supported: use --lora, or `lora` in the file of --config";
                 return Err(at(what.to_owned()));
             }
-            other => return Err(at(format!("{other}: no such instruction"))),
+            other => return Err(at(format!("unknown instruction {other}"))),
         }
     }
-    if said.from.is_empty() { Err("FROM is missing".to_owned()) } else { Ok(said) }
+    if file.from.is_empty() { Err("FROM is missing".to_owned()) } else { Ok(file) }
 }
 
-/// Adds a parameter: a number, `true` or `false` as such, anything else as a text; several stop strings make a list.
+/// Adds a parameter as a number, a boolean, or else a text; stop strings become a list.
 fn parameter(name: &str, value: String, parameters: &mut Map<String, Value>) {
     let name = name.to_ascii_lowercase();
     if name == "stop" {
@@ -158,18 +158,18 @@ mod tests {
 
     #[test]
     fn a_modelfile_is_read() {
-        let said = parse(
+        let file = parse(
             "# mine\nFROM smollm2:135m\nPARAMETER temperature 0.5\nparameter stop \"<end>\"\nPARAMETER stop two words\n\
              PARAMETER num_ctx 4096\nPARAMETER use_mmap false\nSYSTEM \"\"\"\nBe brief.\nAnd kind.\n\"\"\"\nLICENSE x\n\
              MESSAGE user Is 2 even?\nMESSAGE assistant \"\"\"Yes,\nit is.\"\"\"\n",
         )
         .unwrap();
-        assert_eq!(said.from, "smollm2:135m");
-        assert_eq!(said.system.as_deref(), Some("Be brief.\nAnd kind."));
+        assert_eq!(file.from, "smollm2:135m");
+        assert_eq!(file.system.as_deref(), Some("Be brief.\nAnd kind."));
         let wanted =
             json!({ "temperature": 0.5, "stop": ["<end>", "two words"], "num_ctx": 4096, "use_mmap": false });
-        assert_eq!(Value::Object(said.parameters), wanted);
-        let (user, assistant) = (&said.messages[0], &said.messages[1]);
+        assert_eq!(Value::Object(file.parameters), wanted);
+        let (user, assistant) = (&file.messages[0], &file.messages[1]);
         assert_eq!(*user, json!({ "role": "user", "content": "Is 2 even?" }));
         assert_eq!(*assistant, json!({ "role": "assistant", "content": "Yes,\nit is." }));
         assert_eq!(parse("FROM a\nSYSTEM \"Hi.\"").unwrap().system.as_deref(), Some("Hi."));
@@ -179,12 +179,12 @@ mod tests {
     fn unsupported_instructions_are_named() {
         for (text, wanted) in [
             ("", "FROM is missing"),
-            ("FROM a\nFROM b", "line 2: FROM needs one model"),
-            ("FROM a\nTEMPLATE \"\"\"{{ .Prompt }}\"\"\"", "line 2: TEMPLATE is not taken"),
-            ("FROM a\nADAPTER x", "ADAPTER is not taken"),
+            ("FROM a\nFROM b", "line 2: there must be one FROM"),
+            ("FROM a\nTEMPLATE \"\"\"{{ .Prompt }}\"\"\"", "line 2: TEMPLATE is not supported"),
+            ("FROM a\nADAPTER x", "ADAPTER is not supported"),
             ("FROM a\nPARAMETER temperature", "PARAMETER needs a name and a value"),
             ("FROM a\nSYSTEM \"\"\"open", "three quotes are not closed"),
-            ("FROM a\nFORM b", "FORM: no such instruction"),
+            ("FROM a\nFORM b", "unknown instruction FORM"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");

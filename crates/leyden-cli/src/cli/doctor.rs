@@ -1,4 +1,4 @@
-//! `leyden doctor`: the machine as leyden sees it.
+//! `leyden doctor`: the detected hardware, and the choices that follow from it.
 
 use std::io::Write;
 
@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::text::{Facts, bytes, plural, printable};
 
-/// Prints processor, caches, memory, limits and huge pages, which kernels and how many threads are chosen and why,
-/// and notes on what holds this machine back. Computes nothing and changes nothing.
+/// Prints processor, caches, memory, limits and huge pages; the chosen instruction set and number of threads, with
+/// reasons; and notes about settings that cost speed. Changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON object
@@ -24,7 +24,7 @@ struct Report {
     version: &'static str,
     tier: TierChoice,
     threads: ThreadChoice,
-    /// Teams and places of weights by default, and with one team per NUMA node.
+    /// Teams of threads and NUMA nodes of the weights: by default, and with one team per NUMA node.
     placement: Placement,
     placement_auto: Placement,
     memory_usable_bytes: Option<u64>,
@@ -38,7 +38,7 @@ struct Report {
 struct TierChoice {
     name: &'static str,
     reason: String,
-    /// Every tier that this machine could run, slowest first.
+    /// All tiers that this machine can run, slowest first.
     available: Vec<&'static str>,
 }
 
@@ -86,9 +86,9 @@ fn choose_tier() -> Result<TierChoice, Failure> {
     let best = Tier::best().level();
     let next = Level::native().find(|level| *level > best);
     let reason = match (chosen == best, next) {
-        (false, _) => format!("limited by {}; this machine could run {best}", knobs::MAX_ISA.name),
-        (true, Some(next)) => format!("the best of this machine; {next} would need {}", next.features()),
-        (true, None) => format!("the best there is; the machine has {}", best.features()),
+        (false, _) => format!("limited by {}; this machine can run {best}", knobs::MAX_ISA.name),
+        (true, Some(next)) => format!("the best that this machine has; {next} needs {}", next.features()),
+        (true, None) => format!("the best supported one; this machine has {}", best.features()),
     };
     Ok(TierChoice { name: chosen.name(), reason, available })
 }
@@ -97,12 +97,12 @@ fn choose_tier() -> Result<TierChoice, Failure> {
 fn notes(topology: &Topology, tier: &TierChoice) -> Vec<String> {
     let mut notes = Vec::new();
     if tier.name == Level::Scalar.name() {
-        notes.push("no SIMD kernels run here: answers are correct and many times slower".to_owned());
+        notes.push("no SIMD kernels for this processor: portable code is many times slower".to_owned());
     }
     let huge = &topology.huge_pages;
     if huge.transparent.as_deref() == Some("never") {
         notes.push(
-            "transparent huge pages are off: weights lie in small pages, which costs speed; as root: \
+            "transparent huge pages are off, which costs speed; to enable them, run as root: \
              echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
                 .to_owned(),
         );
@@ -111,7 +111,7 @@ fn notes(topology: &Topology, tier: &TierChoice) -> Vec<String> {
         && quota.cpus() < topology.allowed_cores().count() as f64
     {
         notes.push(format!(
-            "a quota of {:.2} CPUs stops all threads for part of every {} ms once it is used up",
+            "a quota of {:.2} CPUs: all threads stop for the rest of each {} ms period when it is used up",
             quota.cpus(),
             quota.period_us / 1000
         ));
@@ -119,17 +119,20 @@ fn notes(topology: &Topology, tier: &TierChoice) -> Vec<String> {
     if topology.memory.swap_total_bytes.is_some_and(|total| {
         topology.memory.swap_free_bytes.is_some_and(|free| total > 0 && free < total / 2)
     }) {
-        notes.push("more than half of the swap space is in use: memory is short".to_owned());
+        notes.push("more than half of the swap space is in use: there is too little memory".to_owned());
     }
     if topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()).count() > 1 {
         notes.push(
-            "several NUMA nodes: threads stay on theirs, and each node has the weights that its threads read; fewer \
-             threads than a node has cores stay on one"
+            "several NUMA nodes: each thread stays on its node, and each node has the weights that its threads read; \
+             if the cores of one node suffice for the threads, they use one node"
                 .to_owned(),
         );
     }
     if topology.processor.virtual_machine {
-        notes.push("a virtual machine: cores, caches and speed are what the host says and lends".to_owned());
+        notes.push(
+            "a virtual machine: the host decides which cores, caches and speed it shows and provides"
+                .to_owned(),
+        );
     }
     notes
 }
@@ -236,7 +239,7 @@ fn huge_pages(topology: &Topology) -> String {
         word(&huge.shmem)
     );
     if let Some(size) = huge.transparent_bytes {
-        text += &format!(", {} beside pages of {}", bytes(size), bytes(topology.page_bytes as u64));
+        text += &format!(", {} (normal pages: {})", bytes(size), bytes(topology.page_bytes as u64));
     }
     for pool in huge.pools.iter().filter(|pool| pool.total > 0) {
         text +=

@@ -7,38 +7,39 @@ use leyden::{EmbedOptions, Pooling};
 use leyden_rows::Output;
 use std::io::Write;
 
-/// Prints the numbers of one vector on each line, with blanks between them, in the order of the texts. Vectors have length 1.
-/// The model's own files say how vectors are made. Texts are computed many at a time, and the results do not depend on which.
+/// Prints one vector per line, as numbers separated by spaces. Vectors are normalised to length 1. Pooling and other
+/// settings come from the model's files. The vector of a text does not depend on the other texts.
 ///
-/// Rows of a file keep their fields in objects and tables. A row that cannot be computed gets `error` with the reason, and the
-/// exit code is then 1. With --output a run that was interrupted goes on where it was.
+/// Output rows have the fields of the input row. A row that cannot be computed gets `error` with the reason, and the
+/// exit code is then 1. With --output, the same command continues an interrupted run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding,
-    /// Tokens of a vector: mean (of all tokens), cls (the first) or last; by default as the model says, and mean for one that
-    /// says nothing
+    /// Pooling of hidden states: mean (of all tokens), cls (the first token) or last; by default as the model
+    /// specifies, else mean
     #[arg(long, value_name = "POOLING")]
     pooling: Option<Pooling>,
-    /// Numbers of each vector, the first; by default all
+    /// Number of dimensions: keeps the first N values of each vector; by default all
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     dimensions: Option<usize>,
-    /// The name of the prompt that is put before texts, such as query or document; by default the model's own default
+    /// Name of the model's prompt to put before each text, such as query or document; by default the model's default
+    /// prompt
     #[arg(long, value_name = "NAME")]
     prompt_name: Option<String>,
-    /// Print sparse vectors: the tokens that have a number, as ID:NUMBER, or with --json as objects with index and value
+    /// Print sparse vectors: nonzero token weights as ID:WEIGHT, or with --json as objects with index and value
     #[arg(long, conflicts_with_all = ["pooling", "dimensions", "no_normalize"])]
     sparse: bool,
-    /// Print a vector for each token of a text, one on each line and an empty line behind them, or with --json as token_embeddings:
-    /// those of the model's head for late interaction, or the tokens' states where it has none
+    /// Print a vector for each token, one per line with an empty line after each text, or with --json as
+    /// token_embeddings: from the model's head for late interaction (ColBERT), or else the hidden states
     #[arg(long, conflicts_with_all = ["pooling", "dimensions", "sparse", "no_normalize", "prompt_name"])]
     tokens: bool,
-    /// Print vectors as the model has them, whatever their length
+    /// Do not normalise vectors to length 1
     #[arg(long)]
     no_normalize: bool,
 }
 
-/// A vector of a text.
+/// Vector of a text.
 struct Vector(Vec<f32>);
 
 impl Shown for Vector {
@@ -53,7 +54,7 @@ impl Shown for Vector {
     }
 }
 
-/// Vectors of the tokens of a text, `[tokens][dimensions]`.
+/// Vectors of the tokens of a text, `[n_tokens][dimensions]`.
 struct TokenVectors(Vec<Vec<f32>>);
 
 impl Shown for TokenVectors {
@@ -74,7 +75,7 @@ impl Shown for TokenVectors {
     }
 }
 
-/// Tokens of a text with their numbers.
+/// Sparse vector of a text: token ids and weights.
 struct Sparse(Vec<(u32, f32)>);
 
 impl Shown for Sparse {
@@ -93,13 +94,13 @@ impl Shown for Sparse {
     }
 }
 
-/// Prints vectors.
+/// Computes vectors and prints them.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let Args { pooling, dimensions, prompt_name, sparse, tokens, no_normalize, encoding } = args;
     if let Some((path, Output::Npy)) = encoding.output_file()?
         && (*sparse || *tokens)
     {
-        let what = "one vector for each text fits .npy, neither --sparse nor --tokens";
+        let what = "a .npy file has one dense vector for each text, so it cannot have --sparse or --tokens";
         return Err(Failure::usage(format!("{}: {what}", path.display())).hint("name an output in .jsonl"));
     }
     let run = format!("embed {pooling:?} {dimensions:?} {prompt_name:?} {sparse} {tokens} {no_normalize}");

@@ -1,4 +1,4 @@
-//! The part that `leyden embed`, `classify`, `extract` and `rerank` share: input, model, and the way over the rows.
+//! Code shared by `leyden embed`, `classify`, `extract` and `rerank`: input, model, and the loop over rows.
 
 use super::arithmetic::Arithmetic;
 use super::failure::Failure;
@@ -19,35 +19,35 @@ use std::time::{Duration, Instant};
 const MAX_BATCH: usize = 256;
 /// Number of rows of the first batch.
 const FIRST_BATCH: usize = 32;
-/// Time that a batch is to take, so that progress and an interrupt need not wait.
+/// Target time of a batch, so that progress is shown and an interrupt is noticed in time.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 
-/// The input of most of them: texts, each with a result.
+/// Input of commands that compute a result for each text.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Texts {
-    /// Texts, each in quotes; without one, rows of --file or of standard input
+    /// Texts in quotes; without TEXT, rows of --file or lines of standard input
     #[arg(conflicts_with_all = ["file", "column", "format"])]
     text: Vec<String>,
     #[command(flatten)]
     rows: RowOptions,
 }
 
-/// The options of all.
+/// Options of all these commands.
 #[derive(Debug, clap::Args)]
 pub(super) struct Encoding<I: clap::Args = Texts> {
-    /// Model: a folder with config.json and safetensors or ONNX, a GGUF or ONNX file, or a name
+    /// Model: a name, a GGUF or ONNX file, or a folder with config.json and safetensors or ONNX
     pub(super) model: PathBuf,
     #[command(flatten)]
     pub(super) input: I,
     #[command(flatten)]
     pub(super) output: OutputOption,
-    /// Print a JSON object for each row: its fields, and those of the result
+    /// Print a JSON object for each row, with the fields of the row and of the result
     #[arg(long)]
     pub(super) json: bool,
-    /// Leave out the end of a text that is too long for the model, which is otherwise an error
+    /// Truncate texts that are too long for the model; by default they are errors
     #[arg(long)]
     truncate: bool,
-    /// Threads to compute with; by default one per physical core that may be used
+    /// Number of threads; by default one per available physical core
     #[arg(long, short, value_name = "T")]
     threads: Option<usize>,
     #[command(flatten)]
@@ -60,13 +60,13 @@ pub(super) struct Encoding<I: clap::Args = Texts> {
     pub(super) notes: Notes,
 }
 
-/// `1 row`, `2 rows`.
+/// Formats a number of rows: `1 row`, `2 rows`.
 fn counted(rows: u64) -> String {
     plural(usize::try_from(rows).unwrap_or(usize::MAX), "row")
 }
 
 impl<I: clap::Args> Encoding<I> {
-    /// Loads the model, and returns a text that identifies it.
+    /// Loads the model. Returns it with a text that identifies it.
     pub(super) fn load(&self) -> Result<(Model, String), Failure> {
         let options = LoadOptions::new()
             .threads(self.threads)
@@ -83,12 +83,12 @@ impl<I: clap::Args> Encoding<I> {
         Ok((model, identity))
     }
 
-    /// Options with the treatment of long texts.
+    /// Adds the option `--truncate`.
     pub(super) fn options(&self, options: EmbedOptions) -> EmbedOptions {
         options.truncate(self.truncate)
     }
 
-    /// Refuses --json beside an output of another format.
+    /// Refuses --json with an output file of another format.
     pub(super) fn check_json(&self, file: Option<(&Path, Output)>) -> Result<(), Failure> {
         match file {
             Some((path, output)) if self.json && !matches!(output, Output::Json | Output::JsonLines) => {
@@ -99,7 +99,7 @@ impl<I: clap::Args> Encoding<I> {
         }
     }
 
-    /// Goes over rows in order, some at a time, and gives each one's result to the sink.
+    /// Computes rows in order, in batches, and writes the results to the sink.
     pub(super) fn go_over<T: Shown>(
         &self,
         rows: &mut Rows,
@@ -112,7 +112,7 @@ impl<I: clap::Args> Encoding<I> {
         let kept = sink.kept();
         let place = to_file.map(|path| path.display().to_string()).unwrap_or_default();
         if kept > 0 {
-            self.notes.say(&format!("{place}: going on behind {}, which had been computed", counted(kept)));
+            self.notes.say(&format!("{place}: continuing after {} of an interrupted run", counted(kept)));
         }
         for done in 0..kept {
             let row = rows.take(1)?.pop().filter(|row| matches!(sink.has(row), Ok(true)));
@@ -145,7 +145,7 @@ impl<I: clap::Args> Encoding<I> {
             if stop.as_ref().is_some_and(Interrupt::is_set) {
                 drop(meter);
                 let done = counted(sink.rows());
-                self.notes.say(&format!("stopped behind {done}; the same command goes on from there"));
+                self.notes.say(&format!("stopped after {done}; the same command continues from there"));
                 return Err(Failure::interrupted());
             }
         }
@@ -159,24 +159,24 @@ impl<I: clap::Args> Encoding<I> {
     }
 }
 
-/// The failure of the one text of a command line.
+/// Returns the failure for the only text of a command line.
 fn of_one(error: Error) -> Failure {
     match error {
         Error::TextTooLong { tokens, context, .. } => {
-            Failure::new(format!("{tokens} tokens, but the model takes {context}"))
-                .hint("shorten the text, or leave out its end with --truncate")
+            Failure::new(format!("the text has {tokens} tokens, but the model takes {context}"))
+                .hint("shorten the text, or use --truncate")
         }
         error => error.into(),
     }
 }
 
-/// The failure of a run whose input is not that of the run that it resumes.
+/// Returns the failure of a run whose input differs from that of the interrupted run.
 fn changed(place: &str, row: u64) -> Failure {
-    Failure::new(format!("{place}.unfinished: row {row} of the input is not that of the interrupted run"))
-        .hint("remove that file to begin anew, or name another output")
+    Failure::new(format!("{place}.unfinished: row {row} of the input differs from the interrupted run"))
+        .hint("remove this file to start again, or choose another output")
 }
 
-/// The results of rows; a row without a text, or whose text the model cannot take, has the reason instead.
+/// Returns the results of rows; a row without a text, or with a text that the model cannot take, gets the reason.
 pub(super) fn results<T>(
     batch: &[Row],
     rows: &Rows,
@@ -194,7 +194,7 @@ pub(super) fn results<T>(
             Err(reason) => results.push(Some(Err(reason))),
         }
     }
-    // Ranges of texts that are still to be computed, the first last.
+    // Ranges of texts left to compute; the last element is the next range.
     let mut open = Vec::new();
     open.push(0..texts.len());
     while let Some(range) = open.pop() {
@@ -211,7 +211,7 @@ pub(super) fn results<T>(
                 let at = range.start + number;
                 let reason = format!("{tokens} tokens, but the model takes {context}");
                 results[places[at]] = Some(Err(reason));
-                // Those before it fit.
+                // The texts before it fit.
                 open.push(at + 1..range.end);
                 open.push(range.start..at);
             }
@@ -232,12 +232,12 @@ pub(super) fn results<T>(
 }
 
 impl Encoding {
-    /// `true` if there may be more than one text.
+    /// Returns true if there may be more than one text.
     pub(super) fn has_rows(&self) -> bool {
         self.input.text.len() != 1
     }
 
-    /// Computes and shows the results of all texts. `run` names the command and its settings.
+    /// Computes and prints the results of all texts. `run` identifies the command and its settings.
     pub(super) fn each<'m, T: Shown>(
         &self,
         (model, identity): &'m (Model, String),
@@ -273,7 +273,7 @@ impl Encoding {
         self.go_over(&mut rows, &mut sink, |texts| compute(&mut embedder, texts))
     }
 
-    /// The output file and its format.
+    /// Returns the output file and its format.
     pub(super) fn output_file(&self) -> Result<Option<(&Path, Output)>, Failure> {
         let model = inputs::of_model(&self.model);
         let inputs = model.iter().map(PathBuf::as_path).chain(self.input.rows.file.as_deref());

@@ -1,4 +1,4 @@
-//! `leyden eval`: how good a model is.
+//! `leyden eval`: perplexity, KL divergence and scores of tasks.
 
 mod args;
 mod language;

@@ -1,4 +1,4 @@
-//! `leyden extract`: parts of texts that have labels.
+//! `leyden extract`: entities in texts.
 
 use super::encoding::Encoding;
 use super::failure::Failure;
@@ -8,44 +8,43 @@ use leyden::{Aggregation, EmbedOptions, Entity, SpanOptions};
 use serde_json::Value;
 use std::io::Write;
 
-/// Prints each part of a text that has a label on a line: label, score, where it begins and ends in characters, and the part.
-/// Behind the parts of a text comes an empty line, unless TEXT is the only one. The model must have a head for token
-/// classification, or be one of GLiNER, which finds parts for the labels that --labels names. A text that is too long for the model
-/// is read in windows that overlap, so nothing is left out.
+/// Prints one line for each entity: label, score, begin and end in characters, and text. An empty line follows the
+/// entities of each text, unless there is only one TEXT. The model needs a head for token classification, or is a
+/// GLiNER model, which finds entities with the labels of --labels. Long texts are read in overlapping windows.
 ///
-/// Rows of a file keep their fields in objects and tables, with the parts in `entities`. A row that cannot be computed gets `error`
-/// with the reason, and the exit code is then 1. With --output a run that was interrupted goes on where it was.
+/// Output rows have the fields of the input row and `entities`. A row that cannot be computed gets `error` with the
+/// reason, and the exit code is then 1. With --output, the same command continues an interrupted run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding,
-    /// Rule by which tokens become parts: none (every token by itself), simple (tokens in a row with one label), or
-    /// the same with whole words that have the label of their first token (first), of the best mean (average), of the surest
-    /// token (max)
+    /// Aggregation of tokens to entities, as in transformers: none (single tokens), simple (adjacent tokens with the
+    /// same label); or adjacent words, with the label of the first token (first), the best mean score (average) or the
+    /// best token (max)
     #[arg(long, value_name = "STRATEGY", default_value_t, conflicts_with_all = ["labels", "labels_file"])]
     aggregation: Aggregation,
     #[command(flatten)]
     labels: Labels,
-    /// The score above which words are a part, from 0 to 1; with --labels
+    /// Minimum score of an entity, from 0 to 1; with --labels
     #[arg(long, value_name = "SCORE", default_value_t = 0.5)]
     threshold: f32,
-    /// Let parts lie within one another; with --labels
+    /// Allow entities within entities; with --labels
     #[arg(long)]
     nested: bool,
 }
 
-/// The parts of one text.
+/// Entities of one text.
 struct Parts {
     text: String,
     entities: Vec<Entity>,
     /// Name of the field with the label.
     key: &'static str,
-    /// `true` if an empty line follows the parts.
+    /// True if an empty line follows the entities.
     in_rows: bool,
 }
 
 impl Parts {
-    /// Each part with its words and its begin and end in characters.
+    /// Returns each entity with its text, and its begin and end in characters.
     fn parts(&self) -> impl Iterator<Item = (&Entity, &str, usize, usize)> {
         self.entities.iter().map(|entity| {
             let characters = |at: usize| self.text[..at].chars().count();
@@ -60,7 +59,7 @@ impl Shown for Parts {
 
     fn lines(&self) -> String {
         let line = |(entity, word, start, end): (&Entity, &str, usize, usize)| {
-            // A line has one line.
+            // Line breaks would split the output line.
             let word: String = word.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             format!("{}\t{:.6}\t{start}\t{end}\t{word}\n", entity.label, entity.score)
         };
@@ -86,7 +85,7 @@ impl Shown for Parts {
     }
 }
 
-/// Prints parts.
+/// Finds entities and prints them.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let Args { encoding, aggregation, labels: given, threshold, nested } = args;
     let labels = given.names()?;

@@ -78,19 +78,19 @@ impl Failure {
         self
     }
 
-    /// Writes `error: …`, and `hint: …` where there is one.
+    /// Writes `error: …`, and `hint: …` if there is one.
     pub(crate) fn report(&self, err: &mut dyn Write) {
         if matches!(self.kind, Kind::ClosedPipe | Kind::Interrupted) {
             return;
         }
-        // Standard error may be closed as well; the exit code still tells.
+        // Standard error may be closed, too; the exit code still reports the failure.
         let _ = writeln!(err, "error: {}", self.message);
         if let Some(hint) = &self.hint {
             let _ = writeln!(err, "hint: {hint}");
         }
     }
 
-    /// Writes the same as one JSON object on a line.
+    /// Writes message, hint and kind as one JSON object on a line.
     pub(crate) fn report_json(&self, err: &mut dyn Write) {
         let kind = match self.kind {
             Kind::ClosedPipe | Kind::Interrupted => return,
@@ -102,7 +102,7 @@ impl Failure {
         let _ = writeln!(err, "{}", serde_json::json!({ "error": error }));
     }
 
-    /// The code for the shell.
+    /// Returns the exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.kind {
             Kind::Failed => ExitCode::from(1),
@@ -114,7 +114,7 @@ impl Failure {
     }
 }
 
-/// Only writing to standard output uses `?` on an I/O error; reading a file says which file.
+/// Failure of writing to standard output. Errors of reading a file must not be converted so, as they name the file.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -133,22 +133,22 @@ impl From<serde_json::Error> for Failure {
 impl From<leyden_tensor::Error> for Failure {
     fn from(error: leyden_tensor::Error) -> Self {
         let hint = match error.kind() {
-            ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(
-                "check the path; a model is a file whose name usually ends in .gguf, or a folder with config.json",
-            ),
+            ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some("check the path; a model is a .gguf file, or a folder with config.json")
+            }
             ErrorKind::MissingFile { .. } => Some(
-                "name a .gguf file itself, or a folder with config.json, tokenizer.json and safetensors or ONNX; an .onnx file needs config.json and tokenizer.json beside it, from the model's page on the hub",
+                "a model is a .gguf file, or a folder with config.json, tokenizer.json and safetensors or ONNX; an .onnx file needs config.json and tokenizer.json of the model in its folder",
             ),
             ErrorKind::NotGguf { .. } => Some(
-                "leyden reads GGUF, and folders with config.json and safetensors by the folder's name; convert the model, or get it in one of these forms",
+                "a model is a GGUF file, or a folder with config.json and safetensors; name the folder, or convert the model",
             ),
             ErrorKind::NoEncoderConfig => Some(
-                "put the config.json and the tokenizer of the model that `model_name` names beside it, or save the model again with gliner's save_pretrained",
+                "copy config.json and the tokenizer of the model named by `model_name` to this folder, or save the model again with gliner's save_pretrained",
             ),
             ErrorKind::Shrunk => Some(IN_USE),
             ErrorKind::Version(_) => Some("convert the model again with a current converter"),
             ErrorKind::Truncated { .. } | ErrorKind::OutOfFile { .. } => Some(INCOMPLETE),
-            // A header promises more than a file has that was cut short within it.
+            // A file truncated within its header has fewer entries than the header says.
             ErrorKind::TooMany { what, .. } if what.starts_with("number of") => Some(INCOMPLETE),
             _ => None,
         };
@@ -185,13 +185,13 @@ impl From<leyden_server::Error> for Failure {
         let failure = if error.is_usage() { Self::usage(&error) } else { Self::new(&error) };
         match error.kind() {
             ErrorKind::Unprotected { .. } => {
-                failure.hint("give keys with LEYDEN_API_KEY, --api-key or --api-keys, or say --no-auth")
+                failure.hint("set keys by LEYDEN_API_KEY, --api-key or --api-keys, or use --no-auth")
             }
             ErrorKind::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-                failure.hint("another program listens there; choose another --port")
+                failure.hint("another program uses this port; choose another --port")
             }
             ErrorKind::Keys { .. } => failure.hint(
-                "a line is {\"id\":\"NAME\",\"sha256\":\"DIGEST\"}; `printf %s KEY | sha256sum` gives the digest",
+                "each line is {\"id\":\"NAME\",\"sha256\":\"DIGEST\"}; `printf %s KEY | sha256sum` prints the digest",
             ),
             _ => failure,
         }
@@ -237,25 +237,25 @@ impl From<leyden::Error> for Failure {
                 if matches!(model.kind(), ModelErrorKind::UnknownArchitecture { .. }) =>
             {
                 Self::new(&error)
-                    .hint("`leyden models` lists models that run; docs/models.md has all architectures")
+                    .hint("`leyden models` lists supported models; docs/models.md lists all architectures")
             }
             leyden::Error::NotGenerative { .. } => {
                 Self::new(&error).hint("use `leyden embed`, or `leyden serve` and its /v1/embeddings")
             }
             leyden::Error::NoClassifier { .. } => Self::new(&error)
-                .hint("name a model with a head for sequence classification, or use `leyden embed`"),
+                .hint("use a model with a head for sequence classification, or `leyden embed`"),
             leyden::Error::NeedsLabels { .. } => Self::usage(&error)
-                .hint("say `leyden extract MODEL TEXT --labels person,organisation`, with any words as labels"),
+                .hint("add labels, which may be any words: `leyden extract MODEL TEXT --labels person,organisation`"),
             leyden::Error::TakesNoLabels { .. } => Self::usage(&error)
-                .hint("leave --labels out, name a model of GLiNER, or use `leyden classify --labels` for labels of whole texts"),
+                .hint("remove --labels, use a GLiNER model, or use `leyden classify --labels` for labels of whole texts"),
             leyden::Error::LabelsTooLong { .. } => {
-                Self::new(&error).hint("name fewer labels at a time, or shorter ones")
+                Self::new(&error).hint("use fewer or shorter labels at a time")
             }
             leyden::Error::TextTooLong { .. } => {
-                Self::new(&error).hint("shorten the text, or leave out its end with --truncate")
+                Self::new(&error).hint("shorten the text, or use --truncate")
             }
             leyden::Error::PromptTooLong { .. } => {
-                Self::new(&error).hint("shorten the prompt, or raise --ctx if the model was made for more")
+                Self::new(&error).hint("shorten the prompt, or raise --ctx if the model supports it")
             }
             _ => Self::new(&error),
         }
@@ -290,8 +290,9 @@ impl From<leyden_compress::Error> for Failure {
             leyden_compress::Error::File(error) => error.into(),
             leyden_compress::Error::Stopped => Self::interrupted(),
             error @ leyden_compress::Error::Override { .. } => Self::usage(error),
-            error @ leyden_compress::Error::Quantised { .. } => Self::new(error)
-                .hint("quantise the F16 or BF16 original; --allow-requantize does it all the same"),
+            error @ leyden_compress::Error::Quantised { .. } => {
+                Self::new(error).hint("quantise the F16 or BF16 original, or use --allow-requantize")
+            }
             error => Self::new(error),
         }
     }

@@ -1,5 +1,5 @@
-//! Options of llama.cpp, Ollama and vLLM that leyden lacks: each is passed over, with a word why, or answered with what to
-//! type instead. Those that mean the same here are aliases beside the options themselves.
+//! Options of llama.cpp, Ollama and vLLM that leyden lacks. Each is ignored with a note, or refused with a hint.
+//! Options with the same meaning in leyden are aliases at the options themselves.
 
 use std::ffi::{OsStr, OsString};
 
@@ -9,17 +9,17 @@ use super::failure::Failure;
 #[derive(Debug, Clone, Copy)]
 enum Answer {
     /// Ignored with a note: it changes no result.
-    PassOver(&'static str),
+    Ignore(&'static str),
     /// Refused with a hint: text to type instead.
     Instead(&'static str),
 }
 
-/// Value that follows an option.
+/// Value after an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
     None,
     One,
-    /// One of these, or none.
+    /// One of these values, or none.
     Maybe(&'static [&'static str]),
 }
 
@@ -30,14 +30,14 @@ struct Foreign {
     answer: Answer,
 }
 
-use Answer::{Instead, PassOver};
+use Answer::{Ignore, Instead};
 
 const RUN: &[&str] = &["run"];
 const SERVE: &[&str] = &["serve"];
 const BOTH: &[&str] = &["run", "serve"];
 const SWITCH: &[&str] = &["on", "off", "auto", "0", "1"];
-const NO_GPU: Answer = PassOver("leyden computes on the processor alone");
-const NOTHING: Answer = PassOver("leyden needs no such option");
+const NO_GPU: Answer = Ignore("leyden runs on CPUs only");
+const NOTHING: Answer = Ignore("leyden does not need it");
 
 const fn row(
     flags: &'static [&'static str],
@@ -66,7 +66,12 @@ static FOREIGN: &[Foreign] = &[
         SERVE,
         NOTHING,
     ),
-    row(&["--embedding", "--embeddings"], Value::None, SERVE, PassOver("every model answers /v1/embeddings")),
+    row(
+        &["--embedding", "--embeddings"],
+        Value::None,
+        SERVE,
+        Ignore("/v1/embeddings works with every model"),
+    ),
     row(
         &["-i", "--interactive", "-if", "--simple-io", "--no-display-prompt", "-e", "--escape"],
         Value::None,
@@ -76,7 +81,7 @@ static FOREIGN: &[Foreign] = &[
     row(&["--log-disable"], Value::None, BOTH, Instead("--quiet")),
     row(&["--hidethinking"], Value::None, RUN, Instead("--think off")),
     row(&["--mlock", "--no-mmap", "--no-warmup", "--insecure"], Value::None, BOTH, NOTHING),
-    row(&["--keepalive"], Value::One, RUN, PassOver("the model is unloaded when the answer is done")),
+    row(&["--keepalive"], Value::One, RUN, Ignore("the model is unloaded after the answer")),
     row(&["--host", "--port"], Value::One, RUN, Instead("leyden serve MODEL --host HOST --port PORT")),
     row(&["--format"], Value::One, RUN, Instead("--json-object, or --json-schema SCHEMA")),
     row(&["-r", "--reverse-prompt"], Value::One, RUN, Instead("--stop TEXT")),
@@ -86,14 +91,14 @@ static FOREIGN: &[Foreign] = &[
         &["-no-cnv", "--no-conversation"],
         Value::None,
         RUN,
-        Instead("--raw, or a PROMPT, which is answered once"),
+        Instead("--raw, or a PROMPT for a single answer"),
     ),
     row(&["-hff", "--hf-file"], Value::One, BOTH, Instead("-hf ORG/REPO:FILE")),
     row(
         &["-mu", "--model-url"],
         Value::One,
         BOTH,
-        Instead("get the file, and name its path; or -hf ORG/REPO:FILE"),
+        Instead("the path of a downloaded file, or -hf ORG/REPO:FILE"),
     ),
     row(
         &["-ctk", "-ctv", "--cache-type-k", "--cache-type-v"],
@@ -107,7 +112,7 @@ static FOREIGN: &[Foreign] = &[
         &["--mmproj", "-mm"],
         Value::One,
         BOTH,
-        Instead("the model without pictures; projectors are not supported"),
+        Instead("the model without images; projectors are not supported"),
     ),
     row(
         &["--api-key-file"],
@@ -120,13 +125,13 @@ static FOREIGN: &[Foreign] = &[
     row(&["-to", "--timeout"], Value::One, SERVE, Instead("--request-timeout SECONDS")),
 ];
 
-/// Takes the options that are passed over out of the command line, and returns what to say of them.
+/// Removes ignored options from the command line. Returns the rest and the notes.
 ///
 /// # Errors
-/// There is one that is answered with what to type instead.
-pub(super) fn sort_out(arguments: Vec<OsString>) -> Result<(Vec<OsString>, Vec<String>), Failure> {
+/// An option has another name in leyden.
+pub(super) fn remove_foreign(arguments: Vec<OsString>) -> Result<(Vec<OsString>, Vec<String>), Failure> {
     let command = arguments.get(1).and_then(|word| word.to_str()).unwrap_or("").to_owned();
-    let (mut kept, mut said) = (Vec::with_capacity(arguments.len()), Vec::new());
+    let (mut kept, mut notes) = (Vec::with_capacity(arguments.len()), Vec::new());
     let mut words = arguments.into_iter().peekable();
     while let Some(word) = words.next() {
         if word == "--" {
@@ -146,8 +151,8 @@ pub(super) fn sort_out(arguments: Vec<OsString>) -> Result<(Vec<OsString>, Vec<S
                 let message = format!("leyden {command} has no option {flag}");
                 return Err(Failure::usage(message).hint(format!("use {instead}")));
             }
-            Some(Foreign { answer: PassOver(why), value, .. }) => {
-                said.push(format!("note: {flag} is passed over: {why}"));
+            Some(Foreign { answer: Ignore(why), value, .. }) => {
+                notes.push(format!("note: {flag} is ignored: {why}"));
                 let follows = |word: &OsStr| match value {
                     Value::None => false,
                     Value::One => true,
@@ -159,7 +164,7 @@ pub(super) fn sort_out(arguments: Vec<OsString>) -> Result<(Vec<OsString>, Vec<S
             }
         }
     }
-    Ok((kept, said))
+    Ok((kept, notes))
 }
 
 #[cfg(test)]
@@ -167,13 +172,13 @@ mod tests {
     use super::*;
 
     fn sorted(line: &str) -> Result<(String, usize), Failure> {
-        let (kept, said) = sort_out(line.split(' ').map(OsString::from).collect())?;
+        let (kept, notes) = remove_foreign(line.split(' ').map(OsString::from).collect())?;
         let kept: Vec<_> = kept.iter().map(|word| word.to_str().unwrap()).collect();
-        Ok((kept.join(" "), said.len()))
+        Ok((kept.join(" "), notes.len()))
     }
 
     #[test]
-    fn what_changes_nothing_is_passed_over() {
+    fn options_without_effect_are_ignored() {
         for (line, kept, notes) in [
             ("leyden run m hi", "leyden run m hi", 0),
             ("leyden run -ngl 99 m -fa on hi", "leyden run m hi", 2),
@@ -188,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_answered() {
+    fn other_options_are_refused_with_a_hint() {
         let failure = format!("{:?}", sorted("leyden run m --port 8080").unwrap_err());
         assert!(
             failure.contains("leyden run has no option --port") && failure.contains("leyden serve MODEL")

@@ -1,4 +1,4 @@
-//! Size of weights in memory, where it exceeds that in the file.
+//! Size of weights in memory, which may be larger than in the file.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use leyden_kernels::gemm::packed_ratio;
 use leyden_models::HfModel;
 use leyden_tensor::{DType, HfQuantised, TensorInfo, WeightSource};
 
-/// The types in which only quantised folders have tensors that are read.
+/// Types of tensors that only quantised folders have.
 const QUANTISED: [&str; 5] = ["I32", "I8", "F8_E4M3", "I64", "F8_E8M0"];
 
-/// The types of the weights of a quantised graph, whose values are a byte and become F32.
+/// Types of weights in quantised ONNX graphs; each byte becomes an F32 value.
 const INTEGERS: [&str; 2] = ["I8", "U8"];
 
 /// Returns the quantisation of the matrices of a folder, if they have a supported one.
@@ -21,9 +21,8 @@ fn quantised(file: &ModelFile) -> Option<HfQuantised> {
     }
 }
 
-/// Tells tensors of which a type that is not computed with is no problem: those of types that are, and those that no result depends
-/// on, such as the `position_ids` of BERT. Of a graph, weights were found when it was opened; its other numbers are sizes and
-/// positions.
+/// Returns a predicate that is false for tensors of unsupported types. It is true for tensors that no result depends
+/// on, such as `position_ids` of BERT, and for all tensors of a graph, whose weights are checked when it is opened.
 pub(super) fn is_read(file: &ModelFile) -> impl Fn(&TensorInfo) -> bool {
     let (is_graph, quantised) = (is_graph(file), quantised(file).is_some());
     let needed = needed(file);
@@ -33,7 +32,7 @@ pub(super) fn is_read(file: &ModelFile) -> impl Fn(&TensorInfo) -> bool {
     }
 }
 
-/// Names of the tensors of a folder that results depend on; `None` where that is not known.
+/// Returns the names of a folder's tensors that results depend on; `None` if they are not known.
 fn needed(file: &ModelFile) -> Option<HashSet<String>> {
     let ModelFile::Hf(folder) = file else { return None };
     let model = HfModel::new(folder.clone()).ok()?;
@@ -44,7 +43,7 @@ fn is_graph(file: &ModelFile) -> bool {
     matches!(file, ModelFile::Hf(folder) if folder.onnx().is_some())
 }
 
-/// Bytes that all weights of a model take in memory.
+/// Returns the bytes that all weights of a model take in memory.
 pub(super) fn memory_bytes(file: &ModelFile) -> u64 {
     let (found, is_graph) = (quantised(file), is_graph(file));
     let floats = packed_ratio(DType::F32).unwrap_or(1.0) * size_of::<f32>() as f64;

@@ -1,4 +1,4 @@
-//! `leyden hwbench`: limits of this machine, and speed of every kernel relative to them.
+//! `leyden hwbench`: peak rates of the machine, and each kernel's share of them.
 
 mod args;
 mod attention;
@@ -28,19 +28,19 @@ pub(crate) use args::Args;
 
 /// Maximum number of weights of a matrix, and of values of a batch or result.
 const MAX_VALUES: usize = 1 << 30;
-/// Times the last cache that copies take by default: of weights of twice its size, read again and again, a quarter came from a cache of 32
-/// MiB, of sixteen times none that shows.
+/// Default size of all copies, as a multiple of the last-level cache. With twice its size, a quarter of the reads came
+/// from a cache of 32 MiB; with sixteen times, no measurable part.
 const CACHES: usize = 16;
 /// Maximum size of the copies by default, in MiB.
 const MAX_MIB: usize = 1024;
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 struct Report {
     version: &'static str,
     processor: String,
     threads: usize,
-    /// The tier that the dispatcher takes.
+    /// Tier that the dispatcher chooses.
     tier: &'static str,
     tiers: Vec<&'static str>,
     /// Tiers of this architecture that the machine lacks.
@@ -58,7 +58,7 @@ struct Lacking {
     needs: &'static str,
 }
 
-/// Measures and prints.
+/// Runs the measurements and prints them.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let topology = Topology::detect();
     let threads = args.threads.unwrap_or_else(|| default_threads(&topology).threads);
@@ -129,13 +129,15 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     report.write(out)
 }
 
-/// The tiers to measure, slowest first.
+/// Returns the tiers to measure, slowest first.
 fn tiers(args: &Args) -> Result<Vec<Tier>, Failure> {
     let available = Tier::available();
     if let Some(level) = args.isa.iter().find(|level| Tier::new(**level).is_none()) {
         let have: Vec<&str> = available.iter().map(|t| t.level().name()).collect();
         let (needs, have) = (level.features(), have.join(", "));
-        return Err(Failure::usage(format!("--isa: this machine lacks {level} ({needs}); it has {have}")));
+        return Err(Failure::usage(format!(
+            "--isa: this machine does not have {level} ({needs}); it has {have}"
+        )));
     }
     let asked = |tier: &Tier| args.isa.is_empty() || args.isa.contains(&tier.level());
     Ok(available.into_iter().filter(asked).collect())
@@ -145,7 +147,7 @@ fn check(args: &Args, threads: usize, types: &[DType], kv_types: &[KvType]) -> R
     let Shape { rows, k } = args.shape;
     let unit = if kv_types.contains(&KvType::Q8_0) { 32 } else { 16 };
     if !(1..=MAX_HEAD_DIM).contains(&args.head_dim) || !args.head_dim.is_multiple_of(unit) {
-        return Err(Failure::usage(format!("`--head-dim` takes a multiple of {unit} up to {MAX_HEAD_DIM}")));
+        return Err(Failure::usage(format!("--head-dim must be a multiple of {unit} up to {MAX_HEAD_DIM}")));
     }
     if args.depth > MAX_SIDE {
         return Err(Failure::usage(format!("`--depth` takes 0 to {MAX_SIDE} tokens")));
@@ -176,7 +178,7 @@ fn check(args: &Args, threads: usize, types: &[DType], kv_types: &[KvType]) -> R
     match types.iter().find(|t| t.row_bytes(k).is_none()) {
         Some(t) => {
             let message =
-                format!("`--shape`: {t} needs a depth that is a multiple of {}, not {k}", t.block_len());
+                format!("--shape: the depth {k} is not a multiple of {t}'s block of {}", t.block_len());
             Err(Failure::usage(message))
         }
         None => Ok(()),
@@ -207,13 +209,13 @@ impl Report {
         facts.write(out)?;
         self.write_kernels(out)?;
         self.write_attention(out)?;
-        writeln!(out, "\n*: what the dispatcher takes; share: of the nearer ceiling measured in this run")?;
+        writeln!(out, "\n*: chosen by the dispatcher; share: of the nearer peak rate measured in this run")?;
         let cached = |beyond: bool, tier| !beyond && tier != Level::Scalar.name();
         let weights = self.kernels.iter().any(|t| cached(t.beyond_caches, t.tier));
         if weights || self.attention.iter().any(|t| cached(t.beyond_caches, t.tier)) {
             writeln!(
                 out,
-                "some weights, or keys and values, fit the caches ({}), so that memory bounds nothing; see --weights-mib",
+                "some weights, or keys and values, fit the caches ({}), so memory bandwidth does not limit them; see --weights-mib",
                 bytes(self.cache_bytes as u64)
             )?;
         }
@@ -282,7 +284,7 @@ fn marked(tier: &str, picked: bool) -> String {
     format!("{tier}{}", if picked { "*" } else { "" })
 }
 
-/// The ceiling that is nearer, and how much of it is reached.
+/// Formats the share of the nearer peak rate.
 fn share(bandwidth: Option<f64>, products: f64) -> String {
     let (share, of) = match bandwidth {
         Some(share) if share > products => (share, "of bandwidth"),

@@ -1,4 +1,4 @@
-//! `leyden imatrix`: which weights' errors cost most.
+//! `leyden imatrix`: importance matrices for quantisation.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use super::notes::Notes;
 use super::progress::Progress;
 use super::{inputs, model_file, run};
 
-/// Windows that are computed together.
+/// Number of windows that are computed together.
 const TOGETHER: usize = 8;
 
-/// Reads texts with a model and sums up the squares of what every column of its matrices is multiplied with: an importance
-/// matrix in llama.cpp's format, for `leyden quantize --imatrix` or llama-quantize. A few hundred windows of text of the kind
-/// that the model is for are enough.
+/// Runs a model on calibration texts and records the sum of squared activations for each column of its matrices, in
+/// llama.cpp's format, for `leyden quantize --imatrix` or llama-quantize. A few hundred windows of text similar to the
+/// model's use are enough.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The model: a file, a folder, the name of a pulled model or its reference; best in F16 or BF16
+    /// Model: a name, file or folder, preferably in F16 or BF16
     model: PathBuf,
-    /// Texts to read
+    /// Files with calibration text
     #[arg(required = true, value_name = "TEXT")]
     texts: Vec<PathBuf>,
     /// File to write
@@ -35,13 +35,13 @@ pub(crate) struct Args {
         default_value = "imatrix.gguf"
     )]
     output: PathBuf,
-    /// Tokens of a window
+    /// Number of tokens in a window
     #[arg(short = 'c', long = "ctx", visible_alias = "ctx-size", value_name = "N", default_value_t = 512)]
     context: usize,
-    /// Stop after so many windows; by default the whole of the texts
+    /// Maximum number of windows; by default all of the texts
     #[arg(long, value_name = "N")]
     chunks: Option<usize>,
-    /// Threads; by default one per physical core that may be used
+    /// Number of threads; by default one per available physical core
     #[arg(short = 't', long, value_name = "N")]
     threads: Option<usize>,
     /// Print one JSON object
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Collects and writes.
+/// Computes the matrix and writes it.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut err = io::stderr();
     let out = inputs::report_beside(Some(&args.output), out, &mut err);
@@ -68,8 +68,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     windows.truncate(args.chunks.unwrap_or(usize::MAX));
     if windows.is_empty() {
-        let message = format!("{}: no window of {} tokens", args.texts[0].display(), args.context);
-        return Err(Failure::new(message).hint("give a longer text, or a smaller --ctx"));
+        let message =
+            format!("{}: fewer than {} tokens, the size of a window", args.texts[0].display(), args.context);
+        return Err(Failure::new(message).hint("use a longer text, or a smaller --ctx"));
     }
     if let Some(begin) = begin {
         windows.iter_mut().for_each(|window| window[0] = begin);
@@ -95,8 +96,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut idle = Vec::new();
     for (name, sums) in all.iter() {
         if !sums.squares.iter().all(|x| x.is_finite()) {
-            let message = format!("{}: {name}: activations that are not numbers", path.display());
-            return Err(Failure::new(message).hint("the weights are damaged, or too large for this text"));
+            let message = format!("{}: {name}: activations are not finite", path.display());
+            return Err(
+                Failure::new(message).hint("the model file is damaged, or its weights overflow on this text")
+            );
         }
         writer.add(name, &sums.squares, &sums.rows)?;
         idle.extend(sums.rows.contains(&0).then(|| name.to_owned()));
@@ -118,7 +121,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let of = super::text::plural(windows.len(), "window");
     writeln!(out, "{}: {matrices} matrices, {of} of {} tokens", args.output.display(), args.context)?;
     if !idle.is_empty() {
-        writeln!(out, "{} matrices have experts that these texts never chose; more text helps", idle.len())?;
+        writeln!(out, "{} matrices have experts that no token was routed to; use more text", idle.len())?;
     }
     Ok(())
 }

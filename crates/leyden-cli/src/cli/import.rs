@@ -1,4 +1,4 @@
-//! `leyden import`: a file or folder of this machine under a name.
+//! `leyden import`: adds a local file or folder to the store under a name.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,9 +10,10 @@ use super::failure::Failure;
 use super::stored;
 use super::text::bytes;
 
-/// Gives a GGUF file (or the first of its parts), an ONNX file or a folder from the hub a name, by which every command and the
-/// server of `serve --all` find it. The files are linked into the store where the file system can, else copied, and stay there
-/// until leyden rm NAME. A model that had the name is replaced.
+/// Adds a GGUF file (for several parts, name the first), an ONNX file or a Hugging Face folder. All commands, and the
+/// server with
+/// --all, then accept the name. The files are linked into the store, or copied if the file system has no links, until `leyden rm
+/// NAME`. A model with the same name is replaced.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File or folder
@@ -24,26 +25,26 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Imports.
+/// Adds the model and prints its name.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     check(&args.file)?;
     let named = Store::from_env()?.give_name(&args.file, &args.name, Defaults::default())?;
     tell(&named, args.json, out)
 }
 
-/// Refuses a file or folder that does not run here, before it gets a name.
+/// Refuses a file or folder that is not a supported model.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     leyden_models::config_of(ModelFile::open(path)?.into_source()?.as_ref()).map_err(leyden::Error::from)?;
     Ok(())
 }
 
-/// Tells of a model that has got a name.
+/// Prints a model and its new name.
 pub(super) fn tell(named: &leyden_hub::Named, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     if json {
         serde_json::to_writer_pretty(&mut *out, &stored::named(named))?;
         return Ok(writeln!(out)?);
     }
-    // Nobody is left to tell if this fails.
+    // Errors of standard error cannot be reported.
     let _ = writeln!(io::stderr(), "{}: {}, sha256 {}", named.name, bytes(named.bytes()), named.digest());
     Ok(())
 }

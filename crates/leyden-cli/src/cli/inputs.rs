@@ -1,4 +1,4 @@
-//! Files of a command: inputs, and outputs that may be inputs.
+//! Input and output files of commands.
 
 use std::fs::Metadata;
 use std::io::{Stderr, Write};
@@ -15,20 +15,21 @@ use super::failure::Failure;
 /// If the file cannot be read or is not UTF-8.
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("{}: cannot read: {error}", path.display())).hint("want a text in UTF-8")
+        Failure::new(format!("{}: cannot read: {error}", path.display())).hint("the file must be UTF-8 text")
     })
 }
 
-/// Fails where nothing can be written as `to`, before anything is computed for it.
+/// Checks that the output `to` can be written, before it is computed.
 ///
 /// # Errors
-/// It is a folder, a block device or a socket, its folder is missing, or it may not be written to.
+/// `to` is a folder, a block device or a socket; its folder is missing; or write permission is missing.
 pub(super) fn can_be_written(to: &Path) -> Result<(), Failure> {
     leyden_files::check(to, OutputOptions::new())
         .map_err(|error| Failure::new(format!("{}: cannot write: {error}", to.display())))
 }
 
-/// Returns where a command tells of its output `to`: on `out`, or on standard error where the output itself goes to `out`.
+/// Returns the writer for the report about the output `to`: `out`, or standard error if the output itself goes to
+/// standard output.
 pub(super) fn report_beside<'a>(
     to: Option<&Path>,
     out: &'a mut dyn Write,
@@ -37,12 +38,12 @@ pub(super) fn report_beside<'a>(
     if to.is_some_and(leyden_files::is_standard_output) { err } else { out }
 }
 
-/// Fails where `to` is one of the inputs under whatever name: the same path, a symbolic or a hard link to it.
+/// Checks that the output `to` is not the same file as an input, by path, symbolic link or hard link.
 ///
 /// # Errors
-/// It is, which is wrong usage.
+/// It is: wrong usage.
 pub(super) fn none_is<'a>(to: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
-    // What is not there is nothing's other name.
+    // A missing file is not a link to an input.
     let Ok(there) = to.metadata() else { return Ok(()) };
     let same = |path: &&Path| {
         let by_name = || Some(path.canonicalize().ok()? == to.canonicalize().ok()?);
@@ -51,13 +52,13 @@ pub(super) fn none_is<'a>(to: &Path, inputs: impl IntoIterator<Item = &'a Path>)
     match inputs.into_iter().find(same) {
         Some(path) => {
             let (to, path) = (to.display(), path.display());
-            Err(Failure::usage(format!("{to}: this is the input {path}")).hint("name another file"))
+            Err(Failure::usage(format!("{to}: this is the input {path}")).hint("choose another output file"))
         }
         None => Ok(()),
     }
 }
 
-/// The files of a model: all of a folder's, or a GGUF file's with the parts that belong to it by their names. Nothing is opened.
+/// Returns the files of a model: all files of a folder, or a GGUF file with its other parts. Opens no file.
 pub(super) fn of_model(path: &Path) -> Vec<PathBuf> {
     if path.is_dir() {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -66,7 +67,7 @@ pub(super) fn of_model(path: &Path) -> Vec<PathBuf> {
     Gguf::files_of(path)
 }
 
-/// A number that identifies a model by the paths, sizes and times of change of its files. Nothing is read.
+/// Returns a hash of the paths, sizes and modification times of a model's files. Reads no file.
 pub(super) fn identity(model: &Path) -> u64 {
     let is_part = |path: &PathBuf| {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");

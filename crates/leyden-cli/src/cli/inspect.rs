@@ -1,4 +1,4 @@
-//! `leyden inspect`: what is in a model file.
+//! `leyden inspect`: metadata and tensors of a model file.
 
 mod description;
 mod folder;
@@ -20,8 +20,8 @@ use super::terminal;
 use super::text::{Facts, Table, bytes, count, plural, printable};
 use description::{Format, TokenizerReport};
 
-/// Prints shape, types, tokenizer and metadata of a model without loading it: a GGUF file, where a vocabulary without
-/// weights is enough, or a folder with config.json and safetensors.
+/// Prints shape, types, tokenizer and metadata of a model without loading it. The model is a GGUF file, which may be a
+/// vocabulary without weights, or a folder with config.json and safetensors.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Model file or folder
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// List every tensor
     #[arg(long)]
     tensors: bool,
-    /// Print the chat template alone, as it stands in the file
+    /// Print only the chat template, unchanged
     #[arg(long, conflicts_with_all = ["tensors", "json"])]
     template: bool,
     /// Print one JSON object
@@ -39,32 +39,33 @@ pub(crate) struct Args {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    /// True if leyden supports architecture, tokenizer and types of the tensors; `None` for a vocabulary without weights.
+    /// True if leyden supports architecture, tokenizer and types of the tensors; `None` for a vocabulary without
+    /// weights.
     supported: Option<bool>,
     file: String,
     bytes: u64,
     format: Format,
     architecture: Option<String>,
     name: Option<String>,
-    /// Elements of all tensors.
+    /// Number of elements in all tensors.
     parameters: u64,
     tensor_bytes: u64,
-    /// Bytes that the weights take in memory, of quantised folders at most.
+    /// Bytes of the weights in memory; for quantised folders the maximum.
     memory_bytes: u64,
-    /// Bits of file per parameter, over all tensors.
+    /// Average bits per parameter in the file.
     bits_per_parameter: Option<f64>,
     context_length: Option<u32>,
-    /// Description of the labels, if they come from the request.
+    /// Description of the labels, if requests name them.
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<String>,
     types: Vec<TypeShare>,
-    /// The keys under the architecture's name, without it; of a folder, the numbers in config.json.
+    /// Keys under the architecture's name, without this prefix; for a folder, the numbers in config.json.
     hyperparameters: Map<String, Value>,
     tokenizer: Option<TokenizerReport>,
     metadata: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<TensorInfo>>,
-    /// Keys that describe the model, say something and are ignored, because nothing is known of them.
+    /// Unknown keys about the model with a value, which are ignored.
     unknown_keys: Vec<String>,
     /// Errors in the file, and features that are not supported.
     problems: Vec<String>,
@@ -87,7 +88,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let file = ModelFile::open(&path)?;
     if args.template {
         let source = match &file {
-            // The template alone, so that a tokenizer which is not supported does not matter.
+            // Only the template is read, so the tokenizer may be unsupported.
             ModelFile::Gguf(file) => file.metadata().opt_str(gguf::TEMPLATE)?.map(str::to_owned),
             ModelFile::Hf(_) => {
                 file.chat_template(file.tokenizer()?.as_ref())?.map(|template| template.source().to_owned())
@@ -119,7 +120,7 @@ fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
     };
     let unsupported = types.iter().filter(|share| !share.supported).map(|share| {
         let n = plural(share.tensors, "tensor");
-        format!("{n} of type {}, which leyden does not compute with yet", share.name)
+        format!("{n} of type {}, which is not supported", share.name)
     });
     let supported =
         description.supported.map(|supported| supported && types.iter().all(|share| share.supported));
@@ -153,12 +154,12 @@ fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
 fn unknown_keys(file: &ModelFile) -> Vec<String> {
     match file {
         ModelFile::Gguf(file) => leyden_models::unknown_keys(file),
-        // Weights alone have no description.
+        // Files with weights only have no description.
         ModelFile::Hf(folder) => leyden_models::unknown_keys_of_json(folder.config()),
     }
 }
 
-/// The share of each type, the largest first.
+/// Returns the share of each type, the largest first.
 fn types(tensors: &[TensorInfo], is_read: impl Fn(&TensorInfo) -> bool) -> Vec<TypeShare> {
     let mut shares: BTreeMap<u32, TypeShare> = BTreeMap::new();
     for tensor in tensors {
@@ -182,7 +183,7 @@ fn elements(tensor: &TensorInfo) -> u64 {
     tensor.shape.iter().fold(1u64, |product, &n| product.saturating_mul(n as u64))
 }
 
-/// A JSON value on one line of a terminal.
+/// Formats a JSON value on one line for a terminal.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => printable(text, 100),
@@ -233,7 +234,7 @@ fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
             table.add(vec![share.name.to_owned(), share.tensors.to_string(), parameters, bytes(share.bytes)]);
         }
         table.write(out)?;
-        // More than by a byte here and there.
+        // Differences below 5 % are not reported.
         if report.memory_bytes > report.tensor_bytes / 20 * 21 {
             writeln!(out, "in memory the weights take up to {}", bytes(report.memory_bytes))?;
         }

@@ -1,4 +1,4 @@
-//! [`Interrupt`]: Ctrl-C as a flag that long work reads.
+//! [`Interrupt`]: flag for long work, set by Ctrl-C.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use super::failure::Failure;
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes over Ctrl-C.
+    /// Installs a handler for Ctrl-C.
     ///
     /// # Errors
     /// If the handler of the signal cannot be installed.
@@ -17,7 +17,7 @@ impl Interrupt {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst))
-            .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
+            .map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
         Ok(Interrupt(stop))
     }
 

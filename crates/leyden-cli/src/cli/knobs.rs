@@ -1,19 +1,19 @@
-//! The environment variables that the program reads beside the kernels' own.
+//! Environment variables of the program; the kernels read further ones.
 
 use std::path::PathBuf;
 
 use leyden_kernels::knobs::Knob;
 
-/// File of the history of typed lines.
+/// History file of typed lines.
 pub(super) const HISTORY: Knob = Knob {
     name: "LEYDEN_HISTORY",
-    help: "file that keeps what was typed to `leyden run`, or `off`; by default leyden/history in the user's state folder",
+    help: "history file of lines typed in `leyden run`, or `off`; by default leyden/history in the user's state folder",
 };
 
 /// Folder of conversations.
 pub(super) const CHATS: Knob = Knob {
     name: "LEYDEN_CHATS",
-    help: "folder that keeps the conversations of `leyden run`, or `off`; by default leyden/chats in the user's state folder",
+    help: "folder of saved conversations of `leyden run`, or `off`; by default leyden/chats in the user's state folder",
 };
 
 /// Folder of packed weights.
@@ -22,10 +22,10 @@ pub(super) const PACKS: Knob = Knob {
     help: "folder of packed weights; by default leyden/packs in the user's cache folder",
 };
 
-/// The key that `leyden load` sends. A secret, so it is not among [`KNOBS`].
+/// API key that `leyden load` and `ps` send. It is a secret, so [`KNOBS`] does not have it.
 pub(super) const API_KEY: &str = "LEYDEN_API_KEY";
 
-/// All of them, those that `leyden pull` reads and that hold no secrets included.
+/// Variables that `doctor` shows: all without secrets, including those of the hub.
 pub(super) static KNOBS: &[Knob] = &[
     HISTORY,
     CHATS,
@@ -40,13 +40,13 @@ const fn of_hub(knob: &leyden_hub::knobs::Knob) -> Knob {
     Knob { name: knob.name, help: knob.help }
 }
 
-/// The key that opens a server under load, if there is one.
+/// Returns the API key to send to a server, if one is set.
 pub(super) fn api_key() -> Option<String> {
     std::env::var(API_KEY).ok().filter(|value| !value.is_empty())
 }
 
-/// The program whose `serve` takes every option also from the environment: `--port` as `LEYDEN_PORT`. A switch is on
-/// unless its variable says `0`, `no`, `off` or `false`.
+/// Lets `serve` take every option from the environment, too: `--port` as `LEYDEN_PORT`. A switch is on if its variable
+/// is set, unless to `0`, `no`, `off` or `false`.
 pub(super) fn of_serve(program: clap::Command) -> clap::Command {
     program.mut_subcommand("serve", |serve| {
         serve.mut_args(|argument| {
@@ -60,12 +60,12 @@ pub(super) fn of_serve(program: clap::Command) -> clap::Command {
     })
 }
 
-/// The file for the history, if there is to be one.
+/// Returns the history file, unless it is off.
 pub(super) fn history_file() -> Option<PathBuf> {
     state(&HISTORY, "leyden/history")
 }
 
-/// The folder for conversations, if they are to be kept.
+/// Returns the folder of saved conversations, unless it is off.
 pub(super) fn chats_folder() -> Option<PathBuf> {
     state(&CHATS, "leyden/chats")
 }
@@ -81,13 +81,13 @@ fn state(knob: &Knob, name: &str) -> Option<PathBuf> {
     Some(state.join(name))
 }
 
-/// Returns true if answers are not drawn: on a dumb terminal (`TERM=dumb`), or without colours (`NO_COLOR`).
+/// Returns true if answers are printed without formatting: with `NO_COLOR`, or with `TERM` unset or `dumb`.
 pub(super) fn is_plain_terminal() -> bool {
     let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     value("NO_COLOR").is_some() || value("TERM").is_none_or(|term| term == "dumb")
 }
 
-/// The folder of packed weights, if there is a place for it.
+/// Returns the folder of packed weights, if there is one.
 pub(super) fn pack_folder() -> Option<PathBuf> {
     if let Some(path) = PACKS.get() {
         return Some(PathBuf::from(path));

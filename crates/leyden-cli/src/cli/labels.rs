@@ -1,31 +1,31 @@
-//! Labels that a command line names: the option `--labels` of `leyden classify` and `extract`.
+//! The options `--labels` and `--labels-file` of `leyden classify` and `extract`.
 
 use super::failure::Failure;
 use leyden_rows::{Format, Reader};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of labels of a file.
+/// Maximum number of labels in a file.
 const MAX_LABELS: usize = 1 << 16;
 
-/// Labels in words of any kind.
+/// Labels given by the user.
 #[derive(Debug, clap::Args)]
 pub(super) struct Labels {
-    /// Labels in words of any kind, instead of the model's own: person,city,"date of birth"; the option may be given several times
+    /// Labels instead of the model's own, any words: person,city,"date of birth". May be repeated
     #[arg(long, value_name = "LABEL,…", value_delimiter = ',', conflicts_with = "labels_file")]
     labels: Vec<String>,
-    /// File with labels: one on each line, for `classify` with a tab and a description behind it where the label itself says
-    /// too little; several lines may describe one label
+    /// File with one label on each line. For `classify`, a tab and a description may follow the label; several lines
+    /// may describe the same label
     #[arg(long, value_name = "FILE")]
     labels_file: Option<PathBuf>,
 }
 
 impl Labels {
-    /// `true` if the command line names labels.
+    /// Returns true if there are labels.
     pub(super) fn are_given(&self) -> bool {
         !self.labels.is_empty() || self.labels_file.is_some()
     }
 
-    /// Labels with their descriptions, in order; a label without a description describes itself.
+    /// Returns the labels with their descriptions, in order; a label without a description is its own.
     ///
     /// # Errors
     /// The file cannot be read or has no labels, or a label is empty or the name of a file.
@@ -49,12 +49,12 @@ impl Labels {
             labels.push((label.to_owned(), description.to_owned()));
         }
         match labels.is_empty() {
-            true => Err(Failure::new(format!("{name}: no labels")).hint("write one on a line")),
+            true => Err(Failure::new(format!("{name}: no labels")).hint("write one label on each line")),
             false => Ok(labels),
         }
     }
 
-    /// Names of the labels, each once.
+    /// Returns the names of the labels, each once.
     ///
     /// # Errors
     /// As [`described`](Self::described).
@@ -69,14 +69,14 @@ impl Labels {
     }
 }
 
-/// A label of the command line.
+/// Parses a label of the command line.
 fn of_line(label: &str) -> Result<(String, String), Failure> {
     if label.contains(['.', '/']) && Path::new(label).is_file() {
         return Err(Failure::usage(format!("--labels {label}: this is a file"))
-            .hint(format!("say --labels-file {label} for the labels in it")));
+            .hint(format!("use --labels-file {label} for the labels in it")));
     }
     match label.trim() {
-        "" => Err(Failure::usage("--labels: a label is empty").hint("say --labels person,city")),
+        "" => Err(Failure::usage("--labels: a label is empty").hint("example: --labels person,city")),
         label => Ok((label.to_owned(), label.to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! `leyden list`: what is in the store.
+//! `leyden list`: the models in the local store.
 
 use std::io::{self, Write};
 
@@ -9,9 +9,8 @@ use super::failure::Failure;
 use super::stored;
 use super::text::{Table, bytes, date};
 
-/// Prints the models that `leyden pull` brought, each under the shortest name that means it, with its size and the commit that
-/// it is from. The store is the
-/// folder in LEYDEN_MODELS, otherwise leyden/models in the user's data folder.
+/// Prints each model under its shortest name, with its size and, for a pulled model, its commit. The store is the
+/// folder LEYDEN_MODELS, by default leyden/models in the user's data folder.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON object
@@ -43,7 +42,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         return Ok(writeln!(out)?);
     }
-    // Nobody is left to tell if writing to standard error fails.
+    // Errors of standard error cannot be reported.
     for problem in &contents.problems {
         let _ = writeln!(io::stderr(), "warning: {problem}");
         if let Some(hint) = problem.hint() {
@@ -54,7 +53,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let root = store.root().display();
         let _ = writeln!(
             io::stderr(),
-            "no models in {root}; leyden models shows some that leyden pull NAME gets"
+            "no models in {root}; `leyden models` lists models that `leyden pull NAME` downloads"
         );
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `leyden load`: a load on a server that speaks OpenAI's interface, and what its users felt.
+//! `leyden load`: load tests of servers with OpenAI's API.
 
 mod args;
 mod compare;
@@ -22,7 +22,7 @@ use super::{inputs, signals};
 use args::Goal;
 use progress::Bar;
 
-/// Runs the load and prints what came of it.
+/// Runs the load and prints the report.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut err = io::stderr();
     let out = inputs::report_beside(args.html.as_deref(), out, &mut err);
@@ -32,7 +32,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     args.html.as_deref().map_or(Ok(()), inputs::can_be_written)?;
     let control = Arc::new(Control::default());
     on_interrupt(Arc::clone(&control))?;
-    connections::allow();
+    connections::raise_open_files();
     let target = settings::target(args, &args.url, false, &control)?;
     match goal {
         Goal::Find => return find::execute(args, &target, &workload, &control, out),
@@ -64,9 +64,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// Returns the purpose of the load.
 fn goal(args: &Args) -> Result<Goal, Failure> {
-    // `requires` does not hold where the required option would conflict with a given one.
+    // clap drops `requires` if the required option conflicts with a given one, so these options are checked here.
     if args.trace.is_none() && (args.scale != 1.0 || args.length_scale != 1.0) {
-        return Err(Failure::usage("--scale and --length-scale are for a --trace"));
+        return Err(Failure::usage("--scale and --length-scale need --trace"));
     }
     let arrivals = args.users.is_some() || args.rate.is_some() || args.trace.is_some();
     match (args.compare.is_some(), args.find_users, arrivals) {
@@ -74,19 +74,18 @@ fn goal(args: &Args) -> Result<Goal, Failure> {
         (false, true, _) => Ok(Goal::Find),
         (false, false, false) if args.slo.is_some() && args.requests.is_none() => Ok(Goal::Find),
         (false, false, true) => Ok(Goal::Measure),
-        _ => Err(Failure::usage("it is not said when requests are sent").hint(
-            "give --users N, --rate R or --trace FILE, or --slo alone to search how many users the server holds",
-        )),
+        _ => Err(Failure::usage("no users or arrivals given")
+            .hint("use --users N, --rate R or --trace FILE, or --slo alone to find the maximum of users")),
     }
 }
 
-/// Returns the failure that the figures of a run call for, if any.
+/// Returns the failure that follows from the figures of a run, if any.
 fn verdict(summary: &Summary) -> Result<(), Failure> {
     if summary.interrupted {
         return Err(Failure::interrupted());
     }
     if summary.requests.measured == 0 {
-        return Err(Failure::inconclusive("no request was due in the time that counts"));
+        return Err(Failure::inconclusive("no request was due in the measured time"));
     }
     if let Some(slo) = &summary.slo {
         let of = |verdict| {
@@ -97,7 +96,7 @@ fn verdict(summary: &Summary) -> Result<(), Failure> {
             Verdict::Fail => return Err(Failure::new(format!("the SLO was missed: {}", of(Verdict::Fail)))),
             Verdict::Unsure if summary.requests.failed == 0 => {
                 let why = format!("too few samples for a verdict on {}", of(Verdict::Unsure));
-                return Err(Failure::inconclusive(why).hint("run longer, or ask for a lower percentile"));
+                return Err(Failure::inconclusive(why).hint("run longer, or use a lower percentile"));
             }
             _ => {}
         }
@@ -109,7 +108,7 @@ fn verdict(summary: &Summary) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ctrl-C ends the load, and what was measured is reported; a second one ends the program at once.
+/// Makes Ctrl-C end the load with a report of the measurements, and a second Ctrl-C end the program at once.
 fn on_interrupt(control: Arc<Control>) -> Result<(), Failure> {
     let interrupted = AtomicBool::new(false);
     ctrlc::set_handler(move || {
@@ -118,5 +117,5 @@ fn on_interrupt(control: Arc<Control>) -> Result<(), Failure> {
         }
         control.stop();
     })
-    .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))
+    .map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))
 }

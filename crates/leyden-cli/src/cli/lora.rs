@@ -1,4 +1,4 @@
-//! The options of commands that load a model with adapters.
+//! Options of LoRA adapters.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use leyden::LoadOptions;
 /// LoRA adapters.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Lora {
-    /// LoRA adapter: a folder of PEFT, or a GGUF file. May be repeated; several are added up
+    /// LoRA adapter: a PEFT folder or a GGUF file. May be repeated; results of several adapters are added
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     lora: Vec<PathBuf>,
-    /// LoRA adapter with a factor on its results
+    /// LoRA adapter with a scale: its results are multiplied by SCALE
     #[arg(long, value_name = "FILE:SCALE", value_delimiter = ',', value_parser = scaled)]
     lora_scaled: Vec<(PathBuf, f32)>,
 }
 
 impl Lora {
-    /// The options for a model with these adapters: those of `--lora` first.
+    /// Adds the adapters to load options, those of `--lora` first.
     pub(super) fn of(&self, options: LoadOptions) -> LoadOptions {
         let whole = self.lora.iter().map(|path| (path.clone(), 1.0));
         let all = whole.chain(self.lora_scaled.iter().cloned());
@@ -27,16 +27,16 @@ impl Lora {
 /// LoRA adapters of a served model.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ServedLora {
-    /// LoRA adapter: a folder of PEFT, or a GGUF file, that all requests are computed with; with NAME= those that call the
-    /// model so. May be repeated
+    /// LoRA adapter: a PEFT folder or a GGUF file, for all requests; with NAME=, for requests with NAME as `model`. May
+    /// be repeated
     #[arg(long, visible_alias = "lora-modules", value_name = "[NAME=]FILE", value_delimiter = ',')]
     lora: Vec<String>,
-    /// LoRA adapter with a factor on its results
+    /// LoRA adapter with a scale: its results are multiplied by SCALE
     #[arg(long, value_name = "FILE:SCALE", value_delimiter = ',', value_parser = scaled)]
     lora_scaled: Vec<(PathBuf, f32)>,
 }
 
-/// An adapter of a served model.
+/// Adapter of a served model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Named {
     pub(super) name: Option<String>,
@@ -46,14 +46,14 @@ pub(super) struct Named {
 }
 
 impl ServedLora {
-    /// All of them, in the order of their ids.
+    /// Returns all adapters, in the order of their ids.
     pub(super) fn all(&self) -> Result<Vec<Named>, String> {
         let scaled = self.lora_scaled.iter().map(|(path, scale)| Ok(of_scale(path.clone(), *scale)));
         self.lora.iter().map(|text| named(text)).chain(scaled).collect()
     }
 }
 
-/// `FILE` or `NAME=FILE`; what is a file is no name.
+/// Parses `FILE` or `NAME=FILE`. A text that is an existing file has no name.
 pub(super) fn named(text: &str) -> Result<Named, String> {
     match text.split_once('=') {
         Some((name, path)) if !Path::new(text).exists() => {
@@ -70,12 +70,12 @@ fn of_scale(path: PathBuf, scale: f32) -> Named {
     Named { name: None, path, scale }
 }
 
-/// `FILE:SCALE`.
+/// Parses `FILE:SCALE`.
 pub(super) fn with_scale(text: &str) -> Result<Named, String> {
     scaled(text).map(|(path, scale)| of_scale(path, scale))
 }
 
-/// Bytes that an adapter takes in memory at most, twice those of its file.
+/// Returns the maximum of bytes that an adapter takes in memory: twice its file size.
 ///
 /// # Errors
 /// There is no such file or folder.
@@ -88,7 +88,7 @@ pub(super) fn memory_bytes(path: &Path) -> Result<u64, String> {
 }
 
 fn scaled(text: &str) -> Result<(PathBuf, f32), String> {
-    let (path, scale) = text.rsplit_once(':').ok_or("want FILE:SCALE")?;
+    let (path, scale) = text.rsplit_once(':').ok_or("must be FILE:SCALE")?;
     let finite = scale.parse::<f32>().ok().filter(|scale| scale.is_finite());
     let scale = finite.ok_or_else(|| format!("`{scale}` is not a number"))?;
     if path.is_empty() { Err("the file is missing".to_owned()) } else { Ok((PathBuf::from(path), scale)) }

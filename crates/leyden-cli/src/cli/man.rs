@@ -10,18 +10,19 @@ use leyden_files::OutputOptions;
 use super::Cli;
 use super::failure::Failure;
 
-/// Prints the manual page of leyden or of one of its commands (`leyden man run | man -l -`), or writes all of them into
-/// a folder (`leyden man --out ~/.local/share/man/man1`), which is made if it is missing.
+/// Prints the manual page of leyden or of one command (`leyden man run | man -l -`), or writes all pages to a folder
+/// (`leyden man
+/// --out ~/.local/share/man/man1`), which is created if it is missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Command
+    /// Command to print the page of
     command: Option<String>,
-    /// Folder for all pages, or for that of COMMAND
+    /// Folder to write to: all pages, or the page of COMMAND
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-/// Prints or writes them.
+/// Prints or writes the pages.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let program = super::knobs::of_serve(Cli::command());
     if let Some(folder) = &args.out {
@@ -39,7 +40,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(out.write_all(&text)?)
 }
 
-/// A command under its whole name, as its page's title has it.
+/// Returns a command with its full name, such as `leyden-run`, for the title of its page.
 fn named(command: &clap::Command) -> clap::Command {
     let name = format!("leyden-{}", command.get_name());
     command.clone().display_name(name.clone()).bin_name(name.replacen('-', " ", 1)).name(name)
@@ -49,7 +50,7 @@ fn unknown(name: &str) -> Failure {
     Failure::usage(format!("no command `{name}`")).hint("leyden --help lists the commands")
 }
 
-/// Writes all pages into a folder, or that of one command.
+/// Writes all pages to a folder, or the page of one command.
 fn write(folder: &Path, program: &clap::Command, only: Option<&str>) -> Result<(), Failure> {
     let pages: Vec<clap::Command> = match only {
         Some(name) => vec![named(program.find_subcommand(name).ok_or_else(|| unknown(name))?)],

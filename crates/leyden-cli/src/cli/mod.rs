@@ -1,8 +1,8 @@
 //! The command line: one file per command, listed in one table.
 //!
-//! A command gets its arguments and a writer for standard output, and returns a [`Failure`] or nothing. It prints
-//! generated or requested data to that writer and everything else to standard error. What a failure means for the
-//! exit code is decided in one place, [`main`].
+//! A command gets its arguments and a writer for standard output. It prints generated or requested data to that writer
+//! and everything else to standard error, and returns a [`Failure`] if it fails. [`main`] turns failures into exit
+//! codes.
 
 mod arithmetic;
 mod bench;
@@ -65,31 +65,31 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use failure::Failure;
 
-/// Language models on ordinary processors.
+/// Runs language models and encoders on CPUs.
 #[derive(Debug, Parser)]
 #[command(name = "leyden", version, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 too little evidence for a verdict, 130 interrupted."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 too few samples for a verdict, 130 interrupted."
 )]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-/// Returns the text above the options in `leyden COMMAND --help`: the sentence of `leyden --help`, and the documentation of the
-/// command's `Args`.
+/// Returns the text above the options in `leyden COMMAND --help`: the command's line in `leyden --help`, then the doc
+/// comment of its `Args`.
 fn explained<A: clap::Args>(help: &str) -> String {
     let args = A::augment_args(clap::Command::new(""));
     let text = args.get_long_about().or(args.get_about());
     text.map_or_else(|| help.to_owned(), |text| format!("{help}.\n\n{text}"))
 }
 
-/// Declares the commands: for each its name, its module and what `leyden --help` says about it.
+/// Declares the commands: name, module, and line in `leyden --help`.
 macro_rules! commands {
     ($($name:ident $module:ident $help:literal,)*) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
-            // `about` and not a doc comment, which would take the place of the longer text at the module's `Args`.
+            // `about`, because a doc comment here would replace the longer text at the module's `Args`.
             $(#[command(about = $help, long_about = explained::<$module::Args>($help))] $name(Box<$module::Args>),)*
         }
 
@@ -105,39 +105,39 @@ macro_rules! commands {
 
 // COMMANDS, in the order of `leyden --help`.
 commands! {
-    Run run "Answer a prompt, or hold a conversation",
-    Chats chats "Show the conversations that were kept",
-    Serve serve "Answer many users over HTTP, as OpenAI's servers do",
-    Ps ps "Show the models that a server has, and which of them are in memory",
-    Embed embed "Make vectors of texts",
-    Classify classify "Give texts labels, by a model that was trained for them",
-    Extract extract "Find names and other parts of texts, by a model that was trained for them",
-    Rerank rerank "Say how well documents answer a question, the best first",
-    Pull pull "Get a model from the hub",
-    Models models "Show models with short names, and which of them fit this machine",
-    List list "Show the models that were pulled",
-    Import import "Give a file or folder a name",
+    Run run "Answer a prompt, or start a conversation",
+    Chats chats "List or remove saved conversations",
+    Serve serve "Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama",
+    Ps ps "List the models of a running server, and unload them",
+    Embed embed "Compute embedding vectors of texts",
+    Classify classify "Classify texts",
+    Extract extract "Extract named entities from texts",
+    Rerank rerank "Sort documents by relevance to a query",
+    Pull pull "Download a model from the Hugging Face hub",
+    Models models "List models with short names, and show which fit this machine",
+    List list "List the models in the local store",
+    Import import "Add a model file or folder to the local store under a name",
     Cp cp "Give a model another name",
-    Create create "Give a model another name and defaults, from an Ollama Modelfile",
+    Create create "Give a model a name and defaults, from an Ollama Modelfile",
     Rm rm "Remove a pulled model, or a name",
-    Pack pack "Keep a model's packed weights for faster starts",
-    Quantize quantize "Write a model in a smaller type",
-    Convert convert "Write a folder from the hub as GGUF, or a GGUF file as a folder",
-    Imatrix imatrix "Collect what matters most in a model's weights, for quantize",
-    Eval eval "Measure how good a model is",
-    Inspect inspect "Show what is in a model file",
-    Tokenize tokenize "Turn text into token ids, or back",
-    Bench bench "Measure how fast a model runs here, also against another llama-bench",
-    Load load "Load a server of any make, and measure what its users feel",
-    Hwbench hwbench "Measure what this machine can do at most, and how near every kernel comes",
-    Doctor doctor "Show what leyden sees of this machine, and what it chooses because of it",
-    Completions completions "Print what a shell needs to complete commands and options",
-    Man man "Print manual pages, or write them into a folder",
-    Version version "Show which release this is",
+    Pack pack "Cache a model's packed weights for faster starts",
+    Quantize quantize "Quantise a model",
+    Convert convert "Convert a Hugging Face folder to GGUF, or back",
+    Imatrix imatrix "Compute an importance matrix for quantize",
+    Eval eval "Measure perplexity, KL divergence and scores of tasks",
+    Inspect inspect "Show metadata and tensors of a model",
+    Tokenize tokenize "Convert text to token ids, or back",
+    Bench bench "Measure the speed of a model, also in turns with llama-bench",
+    Load load "Load-test a server with OpenAI's API",
+    Hwbench hwbench "Measure the machine's peak rates, and each kernel's share of them",
+    Doctor doctor "Show the detected hardware, and the chosen kernels and threads",
+    Completions completions "Print a completion script for a shell",
+    Man man "Print manual pages, or write them to a folder",
+    Version version "Show the version",
 }
 
 impl Command {
-    /// `true` for commands that print sentences and tables for people, unless they print JSON.
+    /// Returns true for commands that print sentences and tables, unless they print JSON.
     fn is_prose(&self) -> bool {
         matches!(
             self,
@@ -154,10 +154,10 @@ impl Command {
     }
 }
 
-/// Names of commands in other programs.
+/// Names of commands in other programs, and leyden's names.
 const OTHER_NAMES: &[(&str, &str)] = &[("ls", "list"), ("show", "inspect"), ("chat", "run")];
 
-/// Options of llama.cpp's programs that have several letters behind one dash, and their long names.
+/// Options of llama.cpp's programs with several letters after one dash, and their long names.
 const ONE_DASH: &[(&str, &str)] = &[
     ("-pg", "--pg"),
     ("-tb", "--threads-batch"),
@@ -168,7 +168,7 @@ const ONE_DASH: &[(&str, &str)] = &[
     ("-jf", "--json-schema"),
 ];
 
-/// Parses the arguments, runs the command, reports its failure.
+/// Parses the arguments, runs the command and reports its failure. Returns the exit code.
 pub(crate) fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os()
         .enumerate()
@@ -178,20 +178,20 @@ pub(crate) fn main() -> ExitCode {
             ours.map_or(argument, |(_, ours)| ours.into())
         })
         .collect();
-    // The parser's own command for help has no help.
+    // The `help` command of clap takes no --help.
     if arguments.get(1).is_some_and(|word| word == "help") {
         arguments.retain(|word| word != "--help" && word != "-h");
     }
     let options = || arguments.iter().take_while(|word| *word != "--");
     let json = options().any(|word| word == "--json");
     let quiet = options().any(|word| word == "--quiet" || word == "-q");
-    let (arguments, said) = match foreign::sort_out(arguments) {
+    let (arguments, notes) = match foreign::remove_foreign(arguments) {
         Ok(sorted) => sorted,
         Err(failure) => return report(&failure, json),
     };
     if !quiet {
-        // Nobody is left to tell if this fails.
-        said.iter().for_each(|line| drop(writeln!(io::stderr(), "{line}")));
+        // Errors of standard error cannot be reported.
+        notes.iter().for_each(|line| drop(writeln!(io::stderr(), "{line}")));
     }
     let mut program = knobs::of_serve(Cli::command());
     let parsed = program
@@ -208,7 +208,7 @@ pub(crate) fn main() -> ExitCode {
             return report(&Failure::usage(text.trim_start_matches("error: ").trim_end()), json);
         }
         Err(error) => {
-            // Help and version come this way too, with code 0. There is nobody to tell if printing fails.
+            // Help and version are such errors too, with code 0. A failure to print them cannot be reported.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -218,12 +218,12 @@ pub(crate) fn main() -> ExitCode {
         signals::watch();
     }
     let result = cli.command.execute(&mut out).and_then(|()| Ok(out.flush()?));
-    // Threads that still write, as for a pull of the server, end with the program.
+    // Other threads may still write files, such as pulls of the server; they end with the program.
     leyden_files::remove_temporaries();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // What was written before the failure belongs to the reader, and comes before the message.
+            // Output before the failure is printed before the message.
             let _ = out.flush();
             report(&failure, json)
         }
@@ -232,7 +232,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn report(failure: &Failure, json: bool) -> ExitCode {
     if json {
-        // For programs: no line is broken.
+        // JSON is for programs, so lines are not wrapped.
         failure.report_json(&mut io::stderr().lock())
     } else {
         failure.report(&mut terminal::errors())
@@ -249,7 +249,7 @@ mod tests {
         knobs::of_serve(Cli::command()).debug_assert();
     }
 
-    /// Every command's help says more than its line in `leyden --help`, and fits a terminal of 80 columns.
+    /// Help of every command is longer than its line in `leyden --help`, and fits a terminal of 80 columns.
     #[test]
     fn help_explains_and_fits_a_terminal() {
         let mut program = knobs::of_serve(Cli::command()).term_width(80);

@@ -1,4 +1,4 @@
-//! Opening the model file that a command names.
+//! Opening the model file of a command's MODEL.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,12 @@ use leyden_hub::{ErrorKind, Reference, ShortName, Store};
 
 use super::failure::{Failure, IN_USE};
 
-/// Opens the model file or folder that MODEL means.
+/// Opens the model file or folder of MODEL.
 pub(super) fn open(model: &Path) -> Result<ModelFile, Failure> {
     Ok(ModelFile::open(&locate(model)?)?)
 }
 
-/// The file or folder that MODEL means: a path, the name of a pulled model, a short name or a reference of one.
+/// Returns the file or folder of MODEL: a path, the name of a pulled model, its short name or its reference.
 pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     match leyden_hub::resolve_with(model, Store::from_env) {
         Ok(path) => Ok(path),
@@ -21,8 +21,8 @@ pub(super) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns true if a MODEL that names no model has the form of a path, so that the error is that of a file: it has a
-/// slash or the ending of a file. `llama3.2` has neither.
+/// Returns true if an unknown MODEL looks like a path, so that the error should be about a file: it has a slash or a
+/// file's ending. `llama3.2` has neither.
 pub(super) fn is_path(model: &Path, error: &leyden_hub::Error) -> bool {
     let nothing =
         matches!(error.kind(), ErrorKind::NoSuchModel { .. } | ErrorKind::Setting(_) | ErrorKind::Io { .. });
@@ -40,14 +40,12 @@ pub(super) fn is_path(model: &Path, error: &leyden_hub::Error) -> bool {
     nothing && !is_reference && (has_ending || model.components().count() > 1 || text.is_none())
 }
 
-/// Fails if the file shrank or its disk failed while it was in use: what was read since may be zeros.
+/// Checks that the file did not shrink and its disk did not fail while it was mapped: data read since may be zeros.
 pub(super) fn still_whole(file: &ModelFile) -> Result<(), Failure> {
     let file = file.weights();
     if file.truncated() {
         let path = file.path().display();
-        return Err(
-            Failure::new(format!("{path}: the file was cut short while it was being read")).hint(IN_USE)
-        );
+        return Err(Failure::new(format!("{path}: the file was truncated while it was in use")).hint(IN_USE));
     }
     Ok(())
 }

@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::text::{Table, bytes};
 
-/// Lists models that have a short name, with the command that they are for, the size of the download, whether they fit the
-/// memory that is free here, and whether they were pulled. `leyden run NAME` pulls what is not here. Any other model of the hub is named
-/// hf:ORG/REPO[:FILE].
+/// Prints for each model its command, the size of the download, whether it fits the free memory, and whether it was
+/// pulled. `leyden run NAME` downloads a missing model. Any other model of the hub has the name hf:ORG/REPO[:FILE].
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show the models alone that have all of these in a name, in the repository, in the architecture or as the command: qwen3,
-    /// embed, bert
+    /// List only models with all of these words in names, repository, architecture or command, such as: qwen3, embed,
+    /// bert
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     /// Print one JSON object
@@ -25,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Memory that a model takes: its weights, and a cache and workspace that grow with it.
+/// Returns an estimate of a model's memory in bytes: weights, KV cache and workspace.
 pub(super) fn memory_needed(weights: u64) -> u64 {
     weights.saturating_add(weights / 8).saturating_add(256 << 20)
 }
@@ -44,7 +43,7 @@ fn has_all(short: &ShortName, words: &[String]) -> bool {
 
 /// Prints the list.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    // Without a place for a store nothing was pulled.
+    // Without a store nothing was pulled.
     let store = Store::from_env().ok();
     let usable = Topology::detect().memory.usable_bytes();
     let all: Vec<ShortName> =
@@ -74,8 +73,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     if all.is_empty() {
         let words = args.words.join(" ");
-        return Err(Failure::new(format!("{words}: no short name has it"))
-            .hint("leyden models lists all; any other model of the hub is hf:ORG/REPO[:FILE]"));
+        return Err(Failure::new(format!("no model with a short name matches: {words}"))
+            .hint("`leyden models` lists all; other models of the hub have names like hf:ORG/REPO[:FILE]"));
     }
     let mut table = Table::new(&["NAME", "SIZE", "FITS", "PULLED", "FOR", "MODEL"], &[1]);
     for short in all {
@@ -96,9 +95,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     table.write(out)?;
     if io::stdout().is_terminal() {
-        let free = usable.map_or(String::new(), |n| format!("{} of memory are free here; ", bytes(n)));
-        // Nobody is left to tell if this fails.
-        let _ = writeln!(io::stderr(), "{free}leyden run NAME pulls what is not here");
+        let free = usable.map_or(String::new(), |n| format!("free memory: {}; ", bytes(n)));
+        // Errors of standard error cannot be reported.
+        let _ = writeln!(io::stderr(), "{free}`leyden run NAME` downloads a missing model");
     }
     Ok(())
 }
@@ -110,7 +109,7 @@ mod tests {
     /// Commands that take the name of a model first.
     const COMMANDS: [&str; 7] = ["run", "serve", "embed", "classify", "extract", "rerank", "pull"];
 
-    /// A reader of the documentation types its commands: a name in them is a short name or the name of its repository.
+    /// Readers type the commands of the documentation, so each model in them must be a short name or its repository.
     #[test]
     fn models_in_commands_of_the_documentation_have_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -120,7 +119,7 @@ mod tests {
         let mut found = 0;
         for path in files.chain([root.join("README.md")]) {
             let text = std::fs::read_to_string(&path).unwrap();
-            // The parts with odd numbers are blocks of code.
+            // Parts with odd indices are code blocks.
             let blocks = text.split("```").skip(1).step_by(2).filter(|block| block.starts_with("sh\n"));
             for command in blocks.flat_map(str::lines).flat_map(|line| line.split('|')) {
                 let mut words = command.split_whitespace();
@@ -130,7 +129,7 @@ mod tests {
                     continue;
                 }
                 let Some(model) = words.next() else { continue };
-                // Paths, options, prompts and names that stand for any.
+                // Skips paths, options, prompts and placeholders.
                 if model.contains(['.', '/', '"']) || model.starts_with('-') || model == model.to_uppercase()
                 {
                     continue;

@@ -5,7 +5,7 @@ use std::io::Write;
 /// Messages on standard error, which `--quiet` suppresses.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct Notes {
-    /// Say nothing on standard error but errors
+    /// Print only errors on standard error
     #[arg(long, short)]
     quiet: bool,
 }
@@ -14,7 +14,7 @@ impl Notes {
     /// Writes a line.
     pub(super) fn say(self, text: &str) {
         if !self.quiet {
-            // Nobody is left to tell if this fails.
+            // Errors of standard error cannot be reported.
             let _ = writeln!(super::terminal::errors(), "{text}");
         }
     }

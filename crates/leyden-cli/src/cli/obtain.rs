@@ -1,4 +1,4 @@
-//! The model that `run` and `serve` name, which is pulled if it is not here.
+//! Models of `run` and `serve`, which are pulled if they are missing.
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +14,14 @@ use super::{model_file, pull};
 /// Permission to pull models.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct Hub {
-    /// Pull nothing: a model that is not here is an error
+    /// Do not download models: a missing model is an error
     #[arg(long)]
     offline: bool,
 }
 
 impl Hub {
-    /// The file or folder that MODEL means: a path, the name of a pulled model, a short name, `hf:ORG/REPO[:FILE]` or
-    /// `ORG/REPO[:FILE]`.
+    /// Returns the file or folder of MODEL: a path, the name of a pulled model, a short name, `hf:ORG/REPO[:FILE]` or
+    /// `ORG/REPO[:FILE]`. Pulls a missing model.
     pub(super) fn obtain(self, model: &Path, notes: Notes) -> Result<PathBuf, Failure> {
         let reference = match leyden_hub::locate(model, Store::from_env) {
             Ok(Located::Here(path)) => return Ok(path),
@@ -31,15 +31,15 @@ impl Hub {
         };
         let name = model.display().to_string();
         if let Some(short) = ShortName::find(&name).filter(|short| !is_supported(short)) {
-            let what = format!("{name}: models of the architecture {} do not run yet", short.architecture);
-            return Err(Failure::new(what).hint("leyden models lists those that do"));
+            let what = format!("{name}: the architecture {} is not supported yet", short.architecture);
+            return Err(Failure::new(what).hint("`leyden models` lists supported models"));
         }
         let store = Store::from_env()?;
         let mut options = Options::from_env()?;
         options.offline |= self.offline;
         if !options.offline {
             let path = if Reference::is_one(&name) || !name.contains('/') { "" } else { "no such file; " };
-            notes.say(&format!("{name}: {path}not here yet, so {reference} is pulled"));
+            notes.say(&format!("{name}: {path}pulling {reference}"));
         }
         let usable = Topology::detect().memory.usable_bytes();
         let client = Client::new(options)?;
@@ -48,7 +48,7 @@ impl Hub {
                 && memory_needed(*size) > usable
             {
                 let (needed, usable) = (bytes(memory_needed(*size)), bytes(usable));
-                notes.say(&format!("it takes about {needed} of memory, and {usable} are free here"));
+                notes.say(&format!("the model needs about {needed} of memory, but only {usable} are free"));
             }
         })?;
         Ok(pulled.model.path)

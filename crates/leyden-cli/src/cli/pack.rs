@@ -1,4 +1,4 @@
-//! `leyden pack`: keeps a model's packed weights.
+//! `leyden pack`: caches a model's packed weights in a file.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use super::notes::Notes;
 use super::text::bytes;
 use super::{knobs, model_file, packs, run};
 
-/// Packs the weights as the kernels read them and keeps them in a file, so that later starts skip this and, with
-/// `--mmap`, share one copy. The model's own file stays needed. A pack that no longer fits its model is noticed and
-/// made anew.
+/// Packs the weights in the layout of the kernels and writes them to a file. Later starts skip the packing, and
+/// processes started with `--mmap` share one copy. The model file is still needed. A pack of another version of the
+/// model file is made again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model: a file, a folder, the name of a pulled model or its reference
+    /// Model: a name, file or folder
     model: PathBuf,
     /// Folder of packed weights; by default leyden/packs in the user's cache folder
     #[arg(long, value_name = "DIR")]
@@ -30,11 +30,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Makes the pack, or removes it.
+/// Writes the pack, or removes it.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(path) = args.pack_cache.clone().or_else(knobs::pack_folder) else {
         return Err(
-            Failure::new("there is no cache folder: HOME is not set").hint("name one: --pack-cache DIR")
+            Failure::new("there is no cache folder: HOME is not set").hint("set one with --pack-cache DIR")
         );
     };
     let cache = PackCache::Folder { path, make: Make::Missing, map: false };
@@ -78,7 +78,7 @@ fn remove(args: &Args, cache: &PackCache, model: &ModelFile, out: &mut dyn Write
     let size = match std::fs::metadata(&file).and_then(|m| std::fs::remove_file(&file).map(|()| m.len())) {
         Ok(size) => size,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Failure::new(format!("{}: there is no such pack", file.display())));
+            return Err(Failure::new(format!("{}: the pack does not exist", file.display())));
         }
         Err(error) => return Err(Failure::new(format!("{}: cannot remove: {error}", file.display()))),
     };
@@ -87,7 +87,7 @@ fn remove(args: &Args, cache: &PackCache, model: &ModelFile, out: &mut dyn Write
         serde_json::to_writer(&mut *out, &document)?;
         writeln!(out)?;
     } else {
-        // Nobody is left to tell if this fails.
+        // Errors of standard error cannot be reported.
         let _ = writeln!(io::stderr(), "removed {}, {} freed", file.display(), bytes(size));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The options of commands that load a model: where packed weights are kept.
+//! Options of the cache of packed weights.
 
 use std::path::{Path, PathBuf};
 
@@ -9,28 +9,28 @@ use super::knobs;
 use super::notes::Notes;
 use super::text::printable;
 
-/// Packed weights between starts.
+/// Cache of packed weights.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Packs {
-    /// Folder of packed weights, or `off`; a model that has none there gets them. By default those that `leyden pack`
-    /// made are used
+    /// Folder of packed weights, or `off`; missing packs are written to it. By default only packs of `leyden pack` are
+    /// used
     #[arg(long, value_name = "DIR|off")]
     pack_cache: Option<PathBuf>,
-    /// Compute with packed weights as they lie in their file: starts at once and shares memory with other processes,
-    /// but reads small pages
+    /// Map the file of packed weights instead of copying it: starts at once and shares memory with other processes, but
+    /// has small pages, which are slower
     #[arg(long)]
     mmap: bool,
 }
 
 impl Packs {
-    /// The cache that the options ask for.
+    /// Returns the cache of these options.
     pub(super) fn cache(&self) -> PackCache {
         let (path, make) = match &self.pack_cache {
             Some(path) if path == Path::new("off") => return PackCache::Off,
             Some(path) => (Some(path.clone()), Make::Missing),
             None => (knobs::pack_folder(), Make::Existing),
         };
-        // On small pages a copy has nothing to offer.
+        // Without huge pages a copy is not faster than a mapping.
         let map = self.mmap || no_huge_pages();
         path.map_or(PackCache::Off, |path| PackCache::Folder { path, make, map })
     }
@@ -40,7 +40,7 @@ fn no_huge_pages() -> bool {
     Topology::detect().huge_pages.transparent.as_deref() == Some("never")
 }
 
-/// Says on standard error what went wrong around the weights and was done without, and what of the model is ignored.
+/// Prints notes about a loaded model: problems with packs, matrices that stay in floats, ignored keys, huge pages.
 pub(super) fn tell(model: &Model, notes: Notes) {
     let say = |text: &str| notes.say(&format!("note: {text}"));
     model.packs().notes.iter().for_each(|note| say(note));
@@ -50,16 +50,16 @@ pub(super) fn tell(model: &Model, notes: Notes) {
             |(name, loss): &(String, f64)| format!("{} ({:.1} %)", printable(name, 100), loss * 100.0);
         let names: Vec<String> = int8.kept.iter().map(shown).collect();
         say(&format!(
-            "matrices that stay in floats, as rows of them would lose too much: {}",
+            "matrices that stay in floats, because INT8 would lose too much accuracy: {}",
             names.join(", ")
         ));
     }
     let unknown = model.unknown_keys();
     if !unknown.is_empty() {
         let file = printable(model.metadata().file(), 200);
-        say(&format!("{file}: unknown keys, which are ignored: {}", printable(&unknown.join(", "), 400)));
+        say(&format!("{file}: unknown keys are ignored: {}", printable(&unknown.join(", "), 400)));
     }
     if no_huge_pages() {
-        say("huge pages are off, which costs speed; `leyden doctor` says how to turn them on");
+        say("huge pages are off, which costs speed; `leyden doctor` shows how to enable them");
     }
 }

@@ -1,4 +1,4 @@
-//! A bar on standard error, where that is a terminal.
+//! Progress bars on standard error, if it is a terminal.
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::interrupt::Interrupt;
 
-/// A bar that looks as `template` says; nothing is drawn where standard error is no terminal.
+/// Returns a bar with this template; `None` if standard error is not a terminal.
 pub(super) fn bar(template: &str) -> Option<ProgressBar> {
     io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -18,16 +18,16 @@ pub(super) fn bar(template: &str) -> Option<ProgressBar> {
     })
 }
 
-/// The way of work that can be interrupted; its bar goes when this value does.
+/// Progress of work that can be interrupted; dropping it removes the bar.
 pub(super) struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// A bar that looks as `template` says.
+    /// Creates a bar with this template.
     pub(super) fn new(template: &str) -> Progress {
         Progress(bar(template))
     }
 
-    /// Shows how much of all is done, and tells whether to go on.
+    /// Shows the progress. Returns `Break` after Ctrl-C.
     pub(super) fn step(&self, done: usize, all: usize, stop: &Interrupt) -> ControlFlow<()> {
         if let Some(bar) = &self.0 {
             bar.set_length(all as u64);
@@ -36,7 +36,7 @@ impl Progress {
         if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Shows what is being done.
+    /// Shows a message beside the bar.
     pub(super) fn message(&self, text: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(text.to_owned());

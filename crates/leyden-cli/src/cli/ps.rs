@@ -12,20 +12,20 @@ use super::failure::Failure;
 use super::text::{Table, bytes};
 use super::{knobs, load};
 
-/// Prints the models of a running server: which of them are in memory, how much of it they use (weights, and keys and values
-/// of texts) and how much is reserved for them, how many requests they have, and until when they stay if nobody asks for them.
+/// Prints for each model whether it is loaded, the memory in use (weights, and the KV cache of running texts), the
+/// reserved memory, the number of requests, and the time at which it is unloaded if it is not used.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address of the server, such as 127.0.0.1:8080
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: Base,
-    /// File with the key that opens the server; by default the key in LEYDEN_API_KEY
+    /// File with the API key; by default the key is LEYDEN_API_KEY
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// PEM file with the certificate authorities to believe, instead of the system's
+    /// PEM file with the trusted certificate authorities, instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Unload this model as soon as no request needs it; any name that leyden run knows
+    /// Unload this model when its requests have ended; any name that `leyden run` accepts
     #[arg(long, value_name = "MODEL")]
     unload: Option<String>,
     /// Print one JSON object
@@ -49,12 +49,12 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let loaded = ask(&server, "/api/ps", None)?;
         if !list(&loaded, "models").any(|m| m["name"] == known["root"]) {
             return Err(Failure::new(format!("{}: {model} is not in memory", args.url))
-                .hint("leyden ps shows which models are"));
+                .hint("`leyden ps` lists the models in memory"));
         }
         let said = ask(&server, "/api/generate", Some(&json!({ "model": model, "keep_alive": 0 })))?;
         if said["done_reason"] != "unload" {
-            return Err(Failure::new(format!("{}: {model} stays as long as the server runs", args.url))
-                .hint("models that come and go are those of serve --on-demand, --all and --config"));
+            return Err(Failure::new(format!("{}: {model} cannot be unloaded", args.url))
+                .hint("only models of serve --on-demand, --all and --config can be unloaded"));
         }
     }
     let (all, loaded) = (ask(&server, "/v1/models", None)?, ask(&server, "/api/ps", None)?);
@@ -84,7 +84,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             |key: &str, form: fn(u64) -> String| model[key].as_u64().map_or_else(|| "-".to_owned(), form);
         let until = match model["expires_at"].as_str() {
             None => "not loaded",
-            // No server runs that long: it stays.
+            // A time so far away means that the model stays.
             Some(time) if time.starts_with("9999") => "stays",
             Some(time) => time,
         };
@@ -108,7 +108,7 @@ fn list<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     document[key].as_array().into_iter().flatten()
 }
 
-/// A name as a part of a path: every byte that is no letter or digit of ASCII is written as `%` and two digits.
+/// Percent-encodes a name for a URL path: every byte except ASCII letters and digits.
 fn encoded(name: &str) -> String {
     let byte = |b: u8| match b.is_ascii_alphanumeric() {
         true => char::from(b).to_string(),
@@ -117,15 +117,15 @@ fn encoded(name: &str) -> String {
     name.bytes().map(byte).collect()
 }
 
-/// A document of the server's.
+/// Sends a request to the server. Returns the document of its answer.
 fn ask(server: &Arc<Server>, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
     let (status, document) = server.ask(path, body, PATIENCE).map_err(|error| {
-        Failure::from(error).hint("is it running? leyden serve starts one; --url says where it is")
+        Failure::from(error).hint("start a server with `leyden serve`, or set its address with --url")
     })?;
     if status == 200 {
         return Ok(document);
     }
     let error = &document["error"];
-    let said = error["message"].as_str().or(error.as_str()).unwrap_or("no leyden server?");
-    Err(Failure::new(format!("{}: {path} answers {status}: {said}", server.base())))
+    let message = error["message"].as_str().or(error.as_str()).unwrap_or("is this a leyden server?");
+    Err(Failure::new(format!("{}: {path} returned status {status}: {message}", server.base())))
 }

@@ -1,4 +1,4 @@
-//! `leyden pull`: a model from the hub into the store.
+//! `leyden pull`: downloads a model from the hub to the local store.
 
 mod progress;
 
@@ -17,19 +17,20 @@ use super::stored;
 use super::text::bytes;
 use progress::Progress;
 
-/// Downloads what is missing or wrong, resumes what was begun, and checks every file against the hub's checksum. Prints
-/// the path of the model. Of several quantisations Q4_K_M is chosen, or the nearest, if none is named. HF_TOKEN, or the token file of the hub's own tools, opens private and gated models;
-/// HF_ENDPOINT names a mirror; https_proxy and no_proxy are honoured.
+/// Downloads missing and damaged files, resumes interrupted downloads, and checks every file against the hub's
+/// checksum. Prints the path of the model. Without FILE, chooses Q4_K_M or the nearest quantisation. For private and
+/// gated models, the token is HF_TOKEN or the token file of the hub's own tools. HF_ENDPOINT sets a mirror; https_proxy
+/// and no_proxy are used.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A short name, which leyden models lists, or hf:ORG/REPO[:FILE]; FILE is a GGUF file, a quantisation such as Q4_K_M,
-    /// an .onnx file, safetensors or pytorch; hf: may be left out
+    /// Short name (`leyden models` lists them), or hf:ORG/REPO[:FILE]; FILE is a GGUF file, a quantisation such as
+    /// Q4_K_M, an .onnx file, safetensors or pytorch; hf: is optional
     #[arg(value_name = "NAME|hf:ORG/REPO[:FILE]")]
     reference: String,
     /// Branch, tag or commit; by default main
     #[arg(long, value_name = "REV")]
     revision: Option<String>,
-    /// Open no connection: the model must be in the store
+    /// Do not use the network: the model must be in the store
     #[arg(long)]
     offline: bool,
     /// Print one JSON object
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     notes: Notes,
 }
 
-/// Brings the model into the store.
+/// Pulls the model and prints its path.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut reference = Reference::named(&args.reference)?;
     if let Some(revision) = &args.revision {
@@ -69,11 +70,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the line that tells the command for which a model was made.
+/// Returns a line with the next command: the one that the model is for.
 fn next(path: &Path, name: &str) -> String {
     let config = ModelFile::open(path).and_then(ModelFile::into_source);
     let config = config.ok().and_then(|source| leyden_models::config_of(source.as_ref()).ok());
-    // A decoder may still be meant for vectors, which the table of short names tells.
+    // A decoder may be an embedding model; the table of short names has this information.
     let Some(config) = config.filter(|config| !config.generates()) else {
         return match ShortName::find(name).map_or("run", |short| short.command) {
             "embed" => format!("next: leyden embed {name} \"A text.\""),
@@ -93,7 +94,7 @@ fn next(path: &Path, name: &str) -> String {
     }
 }
 
-/// Pulls, with a progress bar; `hear` gets the events too.
+/// Pulls a model with a progress bar; `hear` gets the events, too.
 pub(super) fn fetch(
     client: &Client,
     store: &Store,
@@ -109,12 +110,12 @@ pub(super) fn fetch(
     progress.finish();
     Ok(result.inspect_err(|error| {
         if matches!(error.kind(), ErrorKind::Stopped) {
-            notes.say("stopped; the same command goes on where this one ended");
+            notes.say("stopped; the same command continues the download");
         }
     })?)
 }
 
-/// Ctrl-C ends the pull in order; a second one ends the program at once. Either way what has arrived stays.
+/// Makes Ctrl-C stop the pull, and a second Ctrl-C end the program at once. Downloaded data stay in both cases.
 fn on_interrupt(stopper: Stopper) -> Result<(), Failure> {
     let interrupted = AtomicBool::new(false);
     ctrlc::set_handler(move || {
@@ -123,5 +124,5 @@ fn on_interrupt(stopper: Stopper) -> Result<(), Failure> {
         }
         stopper.stop();
     })
-    .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))
+    .map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))
 }

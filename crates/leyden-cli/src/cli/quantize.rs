@@ -1,4 +1,4 @@
-//! `leyden quantize`: writes a model in other types.
+//! `leyden quantize`: quantisation of models.
 
 mod args;
 mod mix;
@@ -20,23 +20,23 @@ use super::{convert, inputs, model_file, terminal};
 
 pub(crate) use args::Args;
 
-/// Writes the model.
+/// Quantises the model, or prints the plan.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut err = io::stderr();
     let out = inputs::report_beside(args.out.as_deref().filter(|_| !args.dry_run), out, &mut err);
     let mixed = args.target_bpw.is_some() || args.target_size.is_some();
     if mixed && args.calibration.is_none() {
         let option = if args.target_bpw.is_some() { "--target-bpw" } else { "--target-size" };
-        return Err(Failure::usage(format!("{option}: by what are types to be chosen?"))
-            .hint("give a text as --calibration; an --imatrix helps, and does not tell how much each tensor matters"));
+        return Err(Failure::usage(format!("{option} needs --calibration FILE"))
+            .hint("the types are chosen by the loss on this text; an --imatrix is optional"));
     }
-    // Of a mix, what matrices are before types are chosen.
+    // Preliminary types, until `fit` chooses the types for the size.
     let target = args.target.or(Target::from_name("F16").filter(|_| mixed));
-    // Without a file to write the type may stand in its place.
+    // With --dry-run, the second argument may be the type.
     let second = || Target::from_name(args.out.as_deref().filter(|_| args.dry_run)?.to_str()?);
     let Some(target) = target.or_else(second) else {
         return Err(
-            Failure::usage("TYPE: missing").hint("such as leyden quantize model.gguf --dry-run Q4_K_M")
+            Failure::usage("TYPE is missing").hint("example: leyden quantize model.gguf --dry-run Q4_K_M")
         );
     };
     let path = model_file::locate(&args.model)?;
@@ -47,7 +47,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         inputs::none_is(to, files.iter().map(PathBuf::as_path).chain(others))?;
     }
     let stop = Interrupt::install()?;
-    // Of a folder the GGUF file is made first, and goes with this value.
+    // A folder is converted to a temporary GGUF file first, which is removed with this value.
     let converted = match path.is_dir() {
         true => Some(converted(args, &path, &stop)?),
         false => None,
@@ -77,7 +77,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     tell(args, &report, to, start.elapsed().as_secs_f64(), out)
 }
 
-/// A folder's model as a GGUF file in a temporary folder beside the output, where there is room for it.
+/// Converts a folder to a GGUF file in a temporary folder beside the output, on the same disk.
 fn converted(args: &Args, path: &Path, stop: &Interrupt) -> Result<(TemporaryFolder, PathBuf), Failure> {
     let folder = args.temporary_folder()?;
     let file = folder.path().join("model.gguf");
@@ -100,8 +100,11 @@ fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
         return Ok(());
     }
     for t in &plan.tensors {
-        let note =
-            if t.fallback { "  (fallback: the row length is no multiple of the type's block)" } else { "" };
+        let note = if t.fallback {
+            "  (fallback: the row length is not a multiple of the type's block)"
+        } else {
+            ""
+        };
         writeln!(out, "{:<40} {:>5} -> {}{note}", t.name, t.from.name(), t.to.name())?;
     }
     writeln!(out, "{}, {:.2} bits per weight", bytes(plan.bytes() as u64), plan.bits_per_weight())?;
@@ -110,7 +113,7 @@ fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// Prints the report.
 fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Write) -> Result<(), Failure> {
-    // Floats have no grid.
+    // Float types have no grid.
     let on_grid = |t: &&TensorReport| t.exact > 0.5 && t.choice.to.block_len() > 1;
     let exact: Vec<_> = report.tensors.iter().filter(on_grid).collect();
     let fallback = report.tensors.iter().filter(|t| t.choice.fallback).count();
@@ -165,21 +168,21 @@ fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Wri
         }
         let types: Vec<String> = types.iter().map(|(name, n)| format!("{n} {name}")).collect();
         let line = format!(
-            "{fallback} of {of_all} use a fallback type, as their row length is no multiple of the block of the type that was asked \
-             for (256 values in K-quants): {}",
+            "{fallback} of {of_all} use a fallback type, because their row length is not a multiple of the requested type's block \
+             (256 values in K-quants): {}",
             types.join(", ")
         );
         writeln!(out, "{}", terminal::folded(&line, terminal::columns_of_output(), 0))?;
     }
     if args.imatrix.is_some() && unweighted > 0 {
-        writeln!(out, "no importances in the file: {}", plural(unweighted, "tensor"))?;
+        writeln!(out, "without importances in the --imatrix file: {}", plural(unweighted, "tensor"))?;
     }
     if !exact.is_empty() {
         let share = exact.iter().map(|t| t.exact).sum::<f64>() / exact.len() as f64;
         let n = exact.len();
         writeln!(
             out,
-            "weights that were trained on this grid: {}, {:.1} % of their blocks are exact",
+            "trained for this type (QAT): {}, {:.1} % of their blocks are exact",
             plural(n, "tensor"),
             100.0 * share
         )?;

@@ -1,4 +1,4 @@
-//! `leyden rerank`: documents in the order in which they answer a question.
+//! `leyden rerank`: documents, sorted by relevance to a query.
 
 use super::encoding::Encoding;
 use super::failure::Failure;
@@ -8,37 +8,37 @@ use leyden::EmbedOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Prints documents, each on a line behind its score and its place in the input, from 0: the best first. Scores go from 0 to 1. A
-/// document that is too long for the model is read in parts, and the best part counts. The model must be one that ranks: a
+/// Prints one line per document, the best first: score from 0 to 1, index in the input (from 0), and text. A document
+/// that is too long for the model is read in parts, and gets the best part's score. The model must be a reranker: a
 /// cross-encoder with one label, or a GGUF file of a reranker.
 ///
-/// Rows of a file keep their fields in objects and tables. A row that cannot be computed gets `error` with the reason, and the
-/// exit code is then 1. With --output a run that was interrupted goes on where it was.
+/// Output rows have the fields of the input row. A row that cannot be computed gets `error` with the reason, and the
+/// exit code is then 1. With --output, the same command continues an interrupted run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     encoding: Encoding<Documents>,
 }
 
-/// A question and its documents.
+/// Query and documents.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Documents {
-    /// The question
+    /// Query
     query: String,
-    /// Documents, each in quotes; without one, rows of --file or of standard input
+    /// Documents in quotes; without DOCUMENT, rows of --file or lines of standard input
     #[arg(conflicts_with_all = ["file", "column", "format"])]
     document: Vec<String>,
     #[command(flatten)]
     rows: RowOptions,
-    /// Number of documents to print, the best ones; by default all
+    /// Number of documents to print; by default all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     top: Option<u32>,
 }
 
-/// The score of a document.
+/// Score of a document.
 struct Score {
     score: f32,
-    /// Place of the document in the input, from 0.
+    /// Index of the document in the input, from 0.
     index: u64,
     text: String,
 }
@@ -64,7 +64,7 @@ impl Shown for Score {
     }
 }
 
-/// Prints documents.
+/// Sorts the documents and prints them.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let encoding = &args.encoding;
     let Documents { query, document, rows: options, top } = &encoding.input;

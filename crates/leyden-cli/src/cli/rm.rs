@@ -8,25 +8,25 @@ use serde_json::json;
 use super::failure::Failure;
 use super::text::bytes;
 
-/// Removes the model's files, except those that another model in the store shares. A program that uses the model at
-/// the moment is not disturbed.
+/// Removes the model's files, except those shared with another model in the store. Programs that are using the model
+/// are not affected.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Name as `leyden list` shows it, or any shorter form that fits one model alone
+    /// Name as in `leyden list`, or a shorter unambiguous form
     name: String,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Removes it.
+/// Removes the model and prints its name.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let removed = Store::from_env()?.remove(&args.name)?;
     if args.json {
         serde_json::to_writer(&mut *out, &json!({ "name": removed.name, "freed_bytes": removed.bytes }))?;
         writeln!(out)?;
     } else {
-        // Nobody is left to tell if this fails.
+        // Errors of standard error cannot be reported.
         let _ = writeln!(io::stderr(), "removed {}, {} freed", removed.name, bytes(removed.bytes));
     }
     Ok(())

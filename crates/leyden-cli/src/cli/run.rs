@@ -1,4 +1,4 @@
-//! `leyden run`: an answer to a prompt, or a conversation.
+//! `leyden run`: a single answer, or a conversation.
 
 mod answer;
 mod args;
@@ -40,11 +40,11 @@ use settings::Settings;
 pub(crate) use args::Args;
 pub(super) use args::kv_type;
 
-/// Answers.
+/// Answers a prompt, or runs a conversation.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let notes = args.notes;
     let mut request = request::resolve(args)?;
-    // Read before the model, which may take long.
+    // The text is read before the model, whose loading may take long.
     let grammar = args.constraint.grammar()?;
     let mut generate = args.sampling.options(args.max_tokens.and_then(|limit| limit.0))?;
     let resumed = args.resume.as_ref().map(|name| Chats::open()?.find(name)).transpose()?;
@@ -55,7 +55,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if interactive && args.json {
         return Err(Failure::usage("--json needs a PROMPT or text on standard input"));
     }
-    // The line editor asks the terminal where the cursor is through one of them and draws on the other.
+    // The line editor needs both: it queries the cursor through standard output and draws on standard error.
     let edited = interactive && io::stdout().is_terminal() && io::stderr().is_terminal();
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let model = open(args, request.model.as_deref())?;
@@ -65,18 +65,18 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let special_in_content = args.special_in_content;
     let mode = if args.raw { Mode::Raw } else { Mode::Chat { special_in_content } };
     if !args.raw && !model.has_chat_template() {
-        notes.say("the model has no chat template: messages are joined and continued");
+        notes.say("the model has no chat template: the contents of messages are joined and continued");
     }
     generate.constraint =
         grammar.map(|grammar| model.compile(&grammar)).transpose()?.map(|compiled| compiled.start());
     let mut conversation = Conversation::new(&model, (session, args.kv_type), mode, generate.sampling.seed);
     if args.think.is_some() && !conversation.can_think() {
-        notes.say("--think is passed over: this model's chat template cannot be told how much to reason");
+        notes.say("--think is ignored: this model's chat template has no setting for reasoning");
     }
 
     let name = request.model.as_deref().map(|path| path.display().to_string());
     let shown = name.clone().unwrap_or_else(|| leyden::EMBEDDED.to_owned());
-    // A name that the user gave with a system message.
+    // A model named by the user may have a system message.
     let named = name.as_deref().and_then(|name| Store::from_env().ok()?.find_named(name).ok()?);
     let system = named.and_then(|named| named.defaults.system);
     let settings = Settings {
@@ -88,7 +88,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         generate,
     };
     let mut talk = Talk::new(shown, settings);
-    // Only turns are gone on with.
+    // Conversations of --raw are not saved.
     let chats = Chats::if_any().filter(|_| !args.raw);
     let mut keeper = Keeper::new(chats, name, resumed.as_ref().map(|chat| chat.name.clone()), notes);
     if let Some(chat) = resumed {
@@ -118,8 +118,8 @@ fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
         Some(model) => load(&args.hub.obtain(model, notes)?, &options, notes)?,
         None => {
             notes.say(
-                "no model named: the embedded storyteller answers, a toy of 4 million parameters. For real answers: \
-                 leyden run smollm2 \"your question\", which gets a model of 1 GB; leyden models lists others",
+                "no MODEL given: the embedded toy model answers (4 million parameters, stories only). For real answers, run \
+                 `leyden run smollm2 \"your question\"`, which downloads 1 GB; `leyden models` lists other models",
             );
             Model::embedded(&options)?
         }
@@ -131,7 +131,7 @@ fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
     Ok(model)
 }
 
-/// A conversation.
+/// Runs a conversation.
 fn converse(
     args: &Args,
     talk: &mut Talk,
@@ -171,7 +171,7 @@ fn converse(
     Ok(())
 }
 
-/// One answer.
+/// Prints a single answer.
 fn once(
     args: &Args,
     talk: &mut Talk,
@@ -197,7 +197,7 @@ fn once(
     if let Some(error) = lost {
         return Err(error.into());
     }
-    // What follows should stand on a line of its own, and programs that read lines want the last one whole.
+    // The output ends with a line break: the shell's prompt is on a new line, and line readers get the last line.
     screen.finish(out)?;
     out.flush()?;
     let (answer, message) = answer?;
@@ -217,10 +217,10 @@ fn once(
     if stopped { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
-/// Keeps a conversation after each answer.
+/// Saves a conversation after each answer.
 struct Keeper {
     chats: Option<Chats>,
-    /// The name it is kept under, once it is.
+    /// Name of the saved conversation, after the first save.
     name: Option<String>,
     model: Option<String>,
     notes: Notes,
@@ -228,7 +228,7 @@ struct Keeper {
 
 impl Keeper {
     fn new(chats: Option<Chats>, model: Option<String>, name: Option<String>, notes: Notes) -> Self {
-        // A path that is relative now may be none when the conversation goes on.
+        // The conversation may be resumed from another folder, so the path must be absolute.
         let absolute = |model: String| match std::fs::canonicalize(&model) {
             Ok(path) => path.display().to_string(),
             Err(_) => model,
@@ -242,14 +242,14 @@ impl Keeper {
         match chats.keep(&name, self.model.as_deref(), talk.all_messages()) {
             Ok(()) => self.name = Some(name),
             Err(error) => {
-                self.notes.say(&format!("the conversation cannot be kept: {error}"));
+                self.notes.say(&format!("the conversation cannot be saved: {error}"));
                 self.chats = None;
             }
         }
     }
 }
 
-/// Loads a model file, with a bar on the terminal while it takes its time.
+/// Loads a model file, with a progress bar on a terminal.
 pub(super) fn load(path: &Path, options: &LoadOptions, notes: Notes) -> Result<Model, Failure> {
     let target = if notes.is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(None, target);

@@ -31,7 +31,7 @@ use super::notes::Notes;
 use super::packs;
 use super::run::load;
 
-/// Serves.
+/// Starts the server.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
     let keys = keys(args)?;
@@ -42,7 +42,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let others = args.config.is_some() || args.all;
     if !lora.is_empty() && (named.len() > 1 || named.is_empty() && others) {
         return Err(Failure::usage(
-            "--lora is for one model; of several, say in the file of --config whose adapters they are",
+            "--lora needs a single model; with several, set `lora` of each model in the file of --config",
         ));
     }
     let settings = |name: &str, aliases: &mut HashMap<String, Vec<String>>| {
@@ -53,7 +53,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let (mut loaded, mut on_demand, directory) = (Vec::new(), Vec::new(), Directory::default());
     let stored = Stored::new(common.clone(), Settings::of(args), directory.clone());
     let entries = args.config.as_deref().map(|path| settings::read(path, args)).transpose()?;
-    // One that does not run here does not keep the others from being served.
+    // A model that cannot be served is left out; the others are served.
     let mut left_out = Vec::new();
     for Entry { name, model, settings } in entries.into_iter().flatten() {
         let found = args.hub.obtain(&model, notes).and_then(|path| {
@@ -79,7 +79,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
             match found {
                 Ok(one) => on_demand.push(one),
                 Err(why) => {
-                    // Its other names go with it.
+                    // Aliases of this model are dropped, too.
                     drop(settings(&called, &mut aliases));
                     left_out.push((called, why));
                 }
@@ -109,7 +109,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
             if !args.allow_pull {
                 return Err(nothing);
             }
-            notes.say(&format!("{nothing}; clients may pull some"));
+            notes.say(&format!("{nothing}; clients can pull models"));
         }
     }
     if loaded.is_empty() && on_demand.is_empty() && !left_out.is_empty() {
@@ -125,11 +125,12 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         );
         loaded.push((Model::embedded(&prepare::options(&common, &lora))?, "storyteller".to_owned()));
     }
-    // All weights that stay are there now: what is left is for their caches, one for each engine, and for the others.
+    // The permanent weights are loaded now. The rest of the memory is for their caches, one per engine, and for other
+    // models.
     let all: Vec<(Model, Settings, String)> =
         loaded.into_iter().map(|(model, name)| (model, settings(&name, &mut aliases), name)).collect();
     if let Some(unknown) = aliases.keys().next() {
-        return Err(Failure::usage(format!("--alias: no model is called `{unknown}`")));
+        return Err(Failure::usage(format!("--alias: there is no model `{unknown}`")));
     }
     let usable = Topology::detect().memory.usable_bytes();
     let engines = || all.iter().flat_map(|of| iter::repeat_n(of, of.0.replicas().len()));
@@ -150,12 +151,12 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let mut models: Vec<leyden_server::Model> = Vec::new();
     let mut plans = &plans[..];
     for (model, settings, name) in all {
-        // Engines of one model need the same, and so have the same plan.
+        // Engines of one model have equal needs, and so equal plans.
         let (of_model, rest) = plans.split_at(model.replicas().len());
         plans = rest;
         models.push(prepare::ready(&common, &settings, &model, name, &of_model[0]).map_err(Failure::new)?);
     }
-    // A tenth is left to others, as of a cache.
+    // A tenth stays free for other programs, as with a cache.
     let free = usable.map(|usable| (usable / 10 * 9).saturating_sub(taken));
     let memory = args.memory.or(free);
     let names: Vec<String> =
@@ -188,7 +189,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     server.limits.connections_per_peer = per_peer as usize;
     server.limits.idle_time = Duration::from_secs(args.keep_alive);
     server.limits.body_bytes = args.max_body as usize;
-    connections::allow();
+    connections::raise_open_files();
     leyden_server::serve(models, server, |address: SocketAddr| {
         let names = if names.is_empty() { "no model yet".to_owned() } else { names.join(", ") };
         notes.say(&format!("listening on http://{address}, serving {names}"));
@@ -196,7 +197,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what a server waits for that was told to end.
+/// Returns a callback that prints what the server waits for when it shuts down.
 fn tell_end(notes: Notes) -> TellEnd {
     Arc::new(move |waits: Waits| {
         let running = match waits.requests {
@@ -206,11 +207,11 @@ fn tell_end(notes: Notes) -> TellEnd {
         };
         let still = match waits.lame_duck.as_secs() {
             0 => String::new(),
-            s => format!("; others are taken for {s} s (--lame-duck)"),
+            s => format!("; new requests are accepted for {s} s (--lame-duck)"),
         };
         let again = match waits.requests == 0 && waits.lame_duck.is_zero() {
             true => "",
-            false => "; the signal again, as Ctrl-C, ends everything at once",
+            false => "; a second signal (Ctrl-C) ends everything at once",
         };
         notes.say(&format!("ending: {running}{still}{again}"));
     })
@@ -226,7 +227,7 @@ fn keys(args: &Args) -> Result<Option<ApiKeys>, Failure> {
     all.map(Some).map_err(|what| Failure::usage(format!("--api-key: {what}")))
 }
 
-/// The other names, by model; of one model without its name.
+/// Returns the aliases by model. With a single model, an alias needs no `MODEL=`.
 fn aliases(args: &Args, models: usize) -> Result<HashMap<String, Vec<String>>, Failure> {
     let mut aliases: HashMap<String, Vec<String>> = HashMap::new();
     for alias in &args.alias {
@@ -234,7 +235,7 @@ fn aliases(args: &Args, models: usize) -> Result<HashMap<String, Vec<String>>, F
             Some((model, name)) => (model.to_owned(), name),
             None if models <= 1 => (String::new(), alias.as_str()),
             None => {
-                return Err(Failure::usage("--alias: of several models, say whose name it is: MODEL=NAME"));
+                return Err(Failure::usage("--alias: with several models, use MODEL=NAME"));
             }
         };
         if name.is_empty() {
@@ -245,7 +246,7 @@ fn aliases(args: &Args, models: usize) -> Result<HashMap<String, Vec<String>>, F
     Ok(aliases)
 }
 
-/// Returns the name of a model: the one it was pulled under, or that of its file or folder.
+/// Returns the name of a model: its name in the store, or that of its file or folder.
 fn name(named: &Path, path: &Path) -> String {
     let stem = |p: &Path| {
         let gguf = p.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));

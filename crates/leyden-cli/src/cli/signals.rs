@@ -1,6 +1,6 @@
-//! Signals that end the program: temporary files go first.
+//! Signals that end the program: temporary files are removed first.
 //!
-//! The server ends in order on its own, and a command that takes over Ctrl-C replaces what happens here on SIGINT.
+//! The server handles signals itself, and commands with an own handler for Ctrl-C replace the one here for SIGINT.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -9,32 +9,32 @@ use signal_hook::low_level::emulate_default_handler;
 /// Signals that end a program and can be caught.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Starts to wait for signals. Those that the program was started to ignore, as by `nohup`, stay ignored.
+/// Starts a thread that waits for signals. Signals ignored at the start of the program, as by `nohup`, stay ignored.
 pub(super) fn watch() {
     let ignored = ignored();
     let heard = ENDING.iter().filter(|signal| ignored & (1 << (*signal - 1)) == 0);
-    // Without it signals do what they do by default, and the next run removes what they leave.
+    // Without the thread, signals have their default effect, and the next run removes the temporary files.
     let Ok(mut signals) = Signals::new(heard) else { return };
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             leyden_files::remove_temporaries();
             let _ = emulate_default_handler(signal);
-            // The first process of a container is not ended by that.
+            // The first process of a container is not ended by a signal's default effect.
             std::process::exit(128 + signal);
         }
     };
-    // The thread waits until the program ends.
+    // The thread runs until the program ends.
     let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
 }
 
-/// Ends the program at once, without its temporary files.
+/// Removes the temporary files and ends the program at once.
 pub(super) fn exit(code: u8) -> ! {
     leyden_files::remove_temporaries();
     std::process::exit(i32::from(code))
 }
 
-/// Signals that are ignored: bit N - 1 for signal N. Where the system does not say, only SIGHUP, which ends a program that was
-/// meant to outlive its terminal.
+/// Returns the ignored signals: bit N - 1 for signal N. If the system does not report them, SIGHUP alone: ending on
+/// SIGHUP would end programs that should outlive their terminal.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,11 +1,13 @@
-//! Sizes as people write them.
+//! Parsing of sizes such as `16GiB`.
 
-/// Bytes, as `500MB`, `4.5G`, `16GiB` or a plain number: units with an `i` are powers of 1024, others of 1000.
+/// Parses a number of bytes, such as `500MB`, `4.5G`, `16GiB` or a plain number: units with an `i` are powers of 1024,
+/// others of
+/// 1000.
 ///
 /// # Errors
-/// It is no size, or none of at least one byte.
+/// The text is not a size, or it is below one byte.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size such as 500MB, 4.5G or 16GiB");
+    let wrong = || format!("`{text}` is not a size such as 500MB, 4.5G or 16GiB");
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number = text[..at].parse::<f64>().map_err(|_| wrong())?;
     let unit = text[at..].trim().to_ascii_lowercase();
@@ -23,11 +25,11 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let bytes = number * base.powi(power);
-    // Beyond that a float has no whole numbers of bytes.
+    // Above this, an f64 cannot represent all integers.
     if (1.0..9e15).contains(&bytes) { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-/// Returns the bytes of a size, which may be 0.
+/// Parses a number of bytes, which may be 0.
 ///
 /// # Errors
 /// As [`bytes`].

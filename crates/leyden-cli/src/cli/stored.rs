@@ -3,7 +3,7 @@
 use leyden_hub::{Contents, Model, Named};
 use serde_json::{Value, json};
 
-/// The object that describes a model.
+/// Returns the JSON object of a model.
 pub(super) fn object(model: &Model) -> Value {
     let files: Vec<Value> = model
         .files
@@ -25,14 +25,14 @@ pub(super) fn object(model: &Model) -> Value {
     })
 }
 
-/// As above, with the short name that lists show.
+/// Returns the JSON object of a model, with its short name.
 pub(super) fn listed(model: &Model, contents: &Contents) -> Value {
     let mut object = object(model);
     object["short_name"] = model.short_name(&contents.models).into();
     object
 }
 
-/// The object that describes a model which the user named.
+/// Returns the JSON object of a model named by the user.
 pub(super) fn named(model: &Named) -> Value {
     json!({
         "name": model.name, "path": model.path.display().to_string(), "bytes": model.bytes(), "from": model.from,

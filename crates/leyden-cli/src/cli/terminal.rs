@@ -1,4 +1,4 @@
-//! The width of terminals, and lines that end between words.
+//! Width of terminals, and wrapping of lines between words.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -6,30 +6,30 @@ use terminal_size::{Width, terminal_size_of};
 
 use super::wrap::Wrap;
 
-/// Columns of standard output, if that is a terminal.
+/// Returns the columns of standard output, if it is a terminal.
 pub(super) fn columns_of_output() -> Option<usize> {
     let stdout = io::stdout();
     stdout.is_terminal().then(|| terminal_size_of(stdout)).flatten().map(|(Width(n), _)| usize::from(n))
 }
 
-/// Columns of standard error, if that is a terminal.
+/// Returns the columns of standard error, if it is a terminal.
 pub(super) fn columns_of_errors() -> Option<usize> {
     let stderr = io::stderr();
     stderr.is_terminal().then(|| terminal_size_of(stderr)).flatten().map(|(Width(n), _)| usize::from(n))
 }
 
-/// Standard error, with lines that end between words.
+/// Returns standard error, with wrapped lines.
 pub(super) fn errors() -> Folding<io::Stderr> {
     Folding { out: io::stderr(), width: columns_of_errors(), line: Vec::new() }
 }
 
-/// Standard output: on a terminal with lines that end between words if it is prose, and as it is if it is data.
+/// Returns standard output: prose on a terminal is wrapped, data are not.
 pub(super) fn output(is_prose: bool) -> Folding<BufWriter<StdoutLock<'static>>> {
     let width = columns_of_output().filter(|_| is_prose);
     Folding { out: BufWriter::new(io::stdout().lock()), width, line: Vec::new() }
 }
 
-/// Breaks a line between words to lines of at most `width` columns; later lines begin with `hang` blanks.
+/// Wraps a line between words to lines of at most `width` columns; later lines begin with `hang` spaces.
 pub(super) fn folded(line: &str, width: Option<usize>, hang: usize) -> String {
     let (mut wrap, mut out) = (Wrap::new(width), String::new());
     wrap.hang_at(hang);
@@ -38,8 +38,8 @@ pub(super) fn folded(line: &str, width: Option<usize>, hang: usize) -> String {
     out
 }
 
-/// Columns before the second and later lines: below the last text that stands behind two blanks, as in a list of commands, or
-/// below the first.
+/// Returns the indentation of the second and later lines: that of the text after the last two spaces, as in a list of
+/// commands, or else that of the first line.
 fn hang_of(line: &str, width: usize) -> usize {
     let indent = line.len() - line.trim_start_matches(' ').len();
     let rest = &line[indent..];
@@ -50,12 +50,12 @@ fn hang_of(line: &str, width: usize) -> usize {
     column.filter(|column| indent > 0 && *column <= width / 2).unwrap_or(indent)
 }
 
-/// Writes whole lines, broken between words.
+/// Writer that wraps complete lines between words.
 #[derive(Debug)]
 pub(super) struct Folding<W> {
     out: W,
     width: Option<usize>,
-    /// A line without its end.
+    /// Incomplete line.
     line: Vec<u8>,
 }
 

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::terminal;
 
-/// `1536` as `1.5 KiB`.
+/// Formats a number of bytes: `1536` as `1.5 KiB`.
 pub(super) fn bytes(n: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if n < 1024 {
@@ -21,13 +21,13 @@ pub(super) fn bytes(n: u64) -> String {
         value /= 1024.0;
         unit = name;
     }
-    // Three digits tell everything that a person compares.
+    // Three digits are enough for reading.
     let text = format!("{value:.*}", if value < 10.0 { 2 } else { usize::from(value < 100.0) });
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text} {unit}")
 }
 
-/// `4198400` as `4.20 M`.
+/// Formats a count: `4198400` as `4.20 M`.
 pub(super) fn count(n: u64) -> String {
     const UNITS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")];
     let value = n as f64;
@@ -37,13 +37,13 @@ pub(super) fn count(n: u64) -> String {
     }
 }
 
-/// `1 node`, `2 nodes`.
+/// Formats a number of things: `1 node`, `2 nodes`.
 pub(super) fn plural(n: usize, thing: &str) -> String {
     if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
 }
 
-/// Text out of a file, at most `most` characters of it, made harmless: controls could move the cursor or recolour
-/// the terminal, and direction marks reorder what stands beside them.
+/// Returns at most `most` characters of an untrusted text, without control characters, which could move the cursor or
+/// change colours, and without direction marks, which reorder the text around them.
 pub(super) fn printable(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for (i, c) in text.chars().enumerate() {
@@ -62,9 +62,9 @@ pub(super) fn printable(text: &str, most: usize) -> String {
     shown
 }
 
-/// The day of a time in seconds since 1970, in UTC.
+/// Formats the day of a time in seconds since 1970, in UTC.
 pub(super) fn date(seconds: u64) -> String {
-    // Counted in eras of 400 years that begin with a March, so that the day a leap year adds is the last of its year.
+    // Eras have 400 years that begin in March, so a leap day is the last day of its year.
     const ERA_DAYS: u64 = 146_097;
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
@@ -82,7 +82,7 @@ pub(super) fn date_time(seconds: u64) -> String {
     format!("{}T{:02}:{:02}:{:02}Z", date(seconds), time / 3600, time / 60 % 60, time % 60)
 }
 
-/// Rows of a label and a text; the texts begin in one column, and a text of several lines stays in it.
+/// Rows of a label and a text; all texts, also of several lines, begin in the same column.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     rows: Vec<(String, String)>,
@@ -94,7 +94,7 @@ impl Facts {
         self.rows.push((label.to_owned(), text.into()));
     }
 
-    /// Writes all rows, on a terminal broken between words.
+    /// Writes all rows, wrapped on a terminal.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write_in(out, terminal::columns_of_output())
     }
@@ -114,7 +114,7 @@ impl Facts {
     }
 }
 
-/// Rows of cells, each column as wide as its widest cell; columns named in `right` are flushed right.
+/// Table of cells; each column is as wide as its widest cell, and the columns in `right` are aligned right.
 #[derive(Debug)]
 pub(super) struct Table {
     right: Vec<usize>,
@@ -122,7 +122,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table with a head.
+    /// Creates a table with a header.
     pub(super) fn new(head: &[&str], right: &[usize]) -> Self {
         Self { right: right.to_vec(), rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()] }
     }
@@ -132,8 +132,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Writes head and rows. On a terminal that is too narrow cells are broken between words, and where that does not help each
-    /// row becomes lines of a label and a cell.
+    /// Writes header and rows. If the terminal is too narrow, cells are wrapped; if that is not enough, each row
+    /// becomes lines of a label and a cell.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write_in(out, terminal::columns_of_output())
     }
@@ -155,7 +155,7 @@ impl Table {
                 return self.write_rows_as_facts(out, terminal);
             }
             while widths.iter().sum::<usize>() + gaps > terminal {
-                // Of those that can be narrower, the widest.
+                // The widest column that can be narrower.
                 let narrower = (0..columns).filter(|i| widths[*i] > least[*i]).max_by_key(|i| widths[*i]);
                 let Some(i) = narrower else { break };
                 widths[i] -= 1;
@@ -194,10 +194,10 @@ impl Table {
     }
 }
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: usize = 2;
 
-/// Breaks a cell between words to lines of at most `width` columns; a longer word stays whole.
+/// Wraps a cell between words to lines of at most `width` columns; a longer word stays whole.
 fn broken(cell: &str, width: usize) -> Vec<String> {
     if cell.width() <= width {
         return vec![cell.to_owned()];

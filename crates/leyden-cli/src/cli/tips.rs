@@ -1,11 +1,11 @@
-//! Tips behind a mistyped command or option: only names that are nearly the same, and the names of other programs.
+//! Hints for a mistyped command or option: similar names, and names of other programs.
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-/// Commands of other programs, with the way to do the same here.
+/// Commands of other programs, with hints.
 const COMMANDS: &[(&str, &str)] = &[
-    ("push", "leyden uploads nothing; `leyden convert` writes a folder that the hub's own client uploads"),
-    ("stop", "Ctrl-C ends `leyden serve`; `leyden ps --help` says how a server unloads a model"),
+    ("push", "leyden has no upload; `leyden convert` writes a folder that the hub's own client can upload"),
+    ("stop", "Ctrl-C ends `leyden serve`; `leyden ps --unload MODEL` unloads a model"),
     ("download", "leyden pull MODEL"),
     ("get", "leyden pull MODEL"),
     ("copy", "leyden cp MODEL NAME"),
@@ -18,7 +18,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("complete", "leyden run MODEL PROMPT"),
     ("embedding", "leyden embed MODEL TEXT"),
     ("embeddings", "leyden embed MODEL TEXT"),
-    ("score", "leyden rerank MODEL QUESTION DOCUMENT"),
+    ("score", "leyden rerank MODEL QUERY DOCUMENT"),
     ("ner", "leyden extract MODEL TEXT"),
     ("perplexity", "leyden eval MODEL --perplexity FILE"),
     ("benchmark", "leyden bench MODEL"),
@@ -26,17 +26,17 @@ const COMMANDS: &[(&str, &str)] = &[
     ("search", "leyden models WORD"),
 ];
 
-/// Options that no command has because leyden does something else or nothing of the kind.
+/// Options that no command has, with hints.
 const OPTIONS: &[(&[&str], &str)] = &[
-    (&["--image", "--images", "--video", "--audio"], "leyden reads texts, neither pictures nor sound"),
-    (&["--gpu", "--cuda", "--device", "-ngl", "--n-gpu-layers"], "leyden computes on the processor alone"),
-    (&["--input", "--input-file", "--in"], "--file FILE reads an input"),
-    (&["--out", "--output-file"], "--output FILE, or -o FILE, writes an output"),
-    (&["--output-format"], "the ending of --output FILE tells the format"),
-    (&["--batch-size"], "texts are computed together as fits the machine; there is nothing to set"),
+    (&["--image", "--images", "--video", "--audio"], "leyden supports text only"),
+    (&["--gpu", "--cuda", "--device", "-ngl", "--n-gpu-layers"], "leyden runs on CPUs only"),
+    (&["--input", "--input-file", "--in"], "use --file FILE for an input"),
+    (&["--out", "--output-file"], "use --output FILE, or -o FILE"),
+    (&["--output-format"], "the ending of --output FILE sets the format"),
+    (&["--batch-size"], "leyden chooses the batch size"),
 ];
 
-/// Replaces the parser's tips where they are names of something else.
+/// Replaces the parser's suggestions if they are wrong.
 pub(super) fn mend(error: &mut Error) {
     let (asked, offered) = match error.kind() {
         ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
@@ -69,7 +69,7 @@ pub(super) fn mend(error: &mut Error) {
     }
 }
 
-/// `true` for a name that differs by a letter in three at most.
+/// Returns true if the names differ by at most one letter in three.
 fn is_near(word: &str, name: &str) -> bool {
     let (word, name) = (word.trim_start_matches('-'), name.trim_start_matches('-'));
     strsim::damerau_levenshtein(word, name) <= (word.chars().count() / 3).max(1)
@@ -91,7 +91,7 @@ mod tests {
         for (line, words, not) in [
             ("leyden copy a b", "leyden cp MODEL NAME", "chats"),
             ("leyden emebd m", "'embed'", "extract"),
-            ("leyden run m --image x.png hi", "neither pictures nor sound", "--min-p"),
+            ("leyden run m --image x.png hi", "text only", "--min-p"),
             ("leyden classify m --colum x", "'--column'", "nothing"),
             ("leyden xyzzy", "unrecognized subcommand", "tip"),
         ] {
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// A name of another program is none of ours.
+    /// Names of other programs must not be commands of leyden.
     #[test]
     fn no_tip_is_about_a_command_of_leyden() {
         let program = crate::cli::Cli::command();

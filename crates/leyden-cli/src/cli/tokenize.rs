@@ -1,4 +1,4 @@
-//! `leyden tokenize`: text to ids, ids to text.
+//! `leyden tokenize`: text to token ids, and back.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::model_file;
 
-/// The ids are those that the model would be fed: with BOS and EOS where the model wants them and the text does not name
-/// them itself, and with the names of special tokens read as these tokens. Text comes from TEXT, from --file, or else from standard input.
+/// Prints the token ids as the model gets them: with BOS and EOS if the model adds them and the text does not contain
+/// them, and with special tokens in the text recognised. The text is TEXT, or from --file, or else from standard input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Model file or folder; a GGUF file with a vocabulary and no weights is enough
+    /// Model: a name, file or folder; a GGUF file without weights is enough
     model: PathBuf,
     /// Text, or with --decode ids such as "1 2 3" or "[1, 2, 3]"
     #[arg(conflicts_with = "file")]
     text: Option<String>,
-    /// Read the text from this file; - is standard input
+    /// Read the text from this file; `-` is standard input
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
-    /// Text only: add no BOS or EOS, read names of special tokens as text; with --decode print no special tokens
+    /// Add no BOS or EOS, and treat special tokens in the text as plain text; with --decode, print no special tokens
     #[arg(long)]
     no_special: bool,
-    /// Turn ids into text
+    /// Convert token ids to text
     #[arg(long)]
     decode: bool,
     /// Print one JSON object
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 /// Prints ids, or with `--decode` text.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    // The model first: a wrong path must not wait for somebody to finish typing.
+    // The model is opened first, so that a wrong path is reported before text is read from the terminal.
     let file = model_file::open(&args.model)?;
     let tokenizer = file.tokenizer()?;
     let input = input(args)?;
@@ -70,7 +70,7 @@ fn encode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Writ
 fn decode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let ids = parse_ids(text)?;
     let mut bytes = Vec::new();
-    // The token before, once there is text.
+    // Previous token, after the first text.
     let mut previous = None;
     for (i, &id) in ids.iter().enumerate() {
         let token = tokenizer.bytes_after(previous, id).ok_or_else(|| {
@@ -80,7 +80,7 @@ fn decode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Writ
                 n.saturating_sub(1)
             ))
         })?;
-        // What encoding adds by itself is not text, so that decoding takes it away again.
+        // Decoding removes the tokens that encoding adds.
         let added = (i == 0 && tokenizer.add_bos() && tokenizer.bos() == Some(id))
             || (i + 1 == ids.len() && tokenizer.add_eos() && tokenizer.eos() == Some(id));
         let shown = !(added || (args.no_special && tokenizer.is_special(id)));
@@ -93,7 +93,7 @@ fn decode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Writ
         serde_json::to_writer(&mut *out, &json!({ "text": String::from_utf8_lossy(&bytes) }))?;
         return Ok(writeln!(out)?);
     }
-    // The bytes as they are, for a file; a person's prompt should stand on a line of its own.
+    // Bytes are unchanged for a file; on a terminal the shell's prompt should be on a new line.
     out.write_all(&bytes)?;
     if io::stdout().is_terminal() && bytes.last() != Some(&b'\n') {
         writeln!(out)?;
@@ -101,9 +101,9 @@ fn decode(args: &Args, tokenizer: &dyn Tokenizer, text: &str, out: &mut dyn Writ
     Ok(())
 }
 
-/// Ids separated by blanks or commas, in brackets or not, or the object that `--json` prints.
+/// Parses ids separated by spaces or commas, with or without brackets, or the JSON object of `--json`.
 fn parse_ids(text: &str) -> Result<Vec<u32>, Failure> {
-    let form = "ids are numbers such as \"1 2 3\" or \"[1, 2, 3]\", or the object that --json prints";
+    let form = "ids are numbers such as \"1 2 3\" or \"[1, 2, 3]\", or the JSON object of --json";
     let text = text.trim();
     if text.starts_with('{') {
         let object: Value = serde_json::from_str(text)
@@ -123,7 +123,7 @@ fn parse_ids(text: &str) -> Result<Vec<u32>, Failure> {
         .collect()
 }
 
-/// The text to work on.
+/// Returns the input text.
 fn input(args: &Args) -> Result<String, Failure> {
     let (name, bytes) = match (&args.text, &args.file) {
         (Some(text), _) => return Ok(text.clone()),
@@ -136,7 +136,8 @@ fn input(args: &Args) -> Result<String, Failure> {
         _ => {
             let mut stdin = io::stdin().lock();
             if stdin.is_terminal() {
-                let _ = writeln!(io::stderr(), "reading from the terminal; end with Ctrl-D on an empty line");
+                let _ =
+                    writeln!(io::stderr(), "reading from the terminal; press Ctrl-D on an empty line to end");
             }
             let mut bytes = Vec::new();
             stdin

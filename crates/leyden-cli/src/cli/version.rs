@@ -1,4 +1,4 @@
-//! `leyden version`: which release this is.
+//! `leyden version`: the version.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::failure::Failure;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// Prints it.
+/// Prints the version.
 pub(super) fn execute(_: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(writeln!(out, "leyden {}", env!("CARGO_PKG_VERSION"))?)
 }

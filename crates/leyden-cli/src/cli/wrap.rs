@@ -1,18 +1,18 @@
-//! Words to lines no wider than the terminal.
+//! Wrapping of streamed text to the terminal's width.
 
 use unicode_width::UnicodeWidthChar;
 
-/// The narrowest text that is still wrapped; what is left of a narrow terminal behind an indentation may be less.
-const NARROWEST: usize = 16;
+/// Minimum width of wrapped text. A narrow terminal may have less room beside an indentation.
+const MIN_WIDTH: usize = 16;
 
-/// Breaks lines between words. Text comes in pieces; a word is written when the next one begins.
+/// Wraps lines between words. Text arrives in pieces; a word is written when the next one begins.
 #[derive(Debug)]
 pub(super) struct Wrap {
-    /// Columns of the terminal, if lines are to be broken.
+    /// Columns of the terminal; `None` for no wrapping.
     width: Option<usize>,
-    /// Columns before the second and later lines of a paragraph.
+    /// Indentation of the second and later lines of a paragraph.
     hang: usize,
-    /// The column that the next character would have.
+    /// Column of the next character.
     column: usize,
     spaces: usize,
     word: String,
@@ -21,23 +21,23 @@ pub(super) struct Wrap {
 
 impl Wrap {
     pub(super) fn new(width: Option<usize>) -> Self {
-        let width = width.map(|width| width.max(NARROWEST));
+        let width = width.map(|width| width.max(MIN_WIDTH));
         Self { width, hang: 0, column: 0, spaces: 0, word: String::new(), word_width: 0 }
     }
 
-    /// Begins later lines behind so many blanks.
+    /// Sets the indentation of later lines.
     pub(super) fn hang_at(&mut self, hang: usize) {
         self.hang = self.width.map_or(0, |width| hang.min(width * 2 / 3));
     }
 
-    /// Writes what is no text of the paragraph but stands in its first line, and hangs later lines below what follows.
+    /// Writes a prefix of the first line, such as a list's bullet, and indents later lines to the text after it.
     pub(super) fn lead(&mut self, out: &mut String, text: &str, width: usize) {
         out.push_str(text);
         self.column += width;
         self.hang = self.width.map_or(0, |all| (self.column).min(all / 2));
     }
 
-    /// Takes a character.
+    /// Adds a character.
     pub(super) fn push(&mut self, out: &mut String, c: char) {
         match c {
             '\n' => self.line(out),
@@ -47,7 +47,7 @@ impl Wrap {
             }
             _ => {
                 let width = c.width().unwrap_or(0);
-                // Between wide characters a line may end anywhere.
+                // Lines may end between any wide characters (Chinese, Japanese).
                 if width == 2 {
                     self.flush(out);
                 }
@@ -60,7 +60,7 @@ impl Wrap {
         }
     }
 
-    /// Takes an escape sequence, which has no width.
+    /// Adds an escape sequence, which has no width.
     pub(super) fn style(&mut self, escape: &str) {
         self.word.push_str(escape);
     }
@@ -73,7 +73,7 @@ impl Wrap {
         (self.column, self.hang) = (0, 0);
     }
 
-    /// Writes the word that has come so far.
+    /// Writes the word so far.
     pub(super) fn flush(&mut self, out: &mut String) {
         if self.word.is_empty() {
             return;

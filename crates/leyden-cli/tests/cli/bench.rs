@@ -95,7 +95,7 @@ fn wrong_usage_says_what_is_wanted() {
         (["-p", "1", "-pg", "5"], "two numbers"),
         (["-p", "1", "--parallel", "0"], "--parallel"),
         (["-n", "1", "-p", "99999999999"], "tokens"),
-        (["-p", "1", "--versus", "llama-bench"], "needs `-m FILE`"),
+        (["-p", "1", "--versus", "llama-bench"], "needs -m FILE"),
         (["-p", "1", "-t", "0"], "threads"),
         (["-p", "1", "-tb", "1025"], "threads"),
         (["-p", "1", "--replicas", "0"], "neither `auto`"),

@@ -117,7 +117,7 @@ fn a_model_is_told_to_reason_and_reasoning_is_dim() {
     }
     let args = ["run", "Once upon a time", "-n", "1", "--think", "high"];
     let err = finish(&mut command(&args), b"").err;
-    assert!(err.contains("--think is passed over: this model's chat template cannot"), "{err}");
+    assert!(err.contains("--think is ignored: this model's chat template has no setting"), "{err}");
 }
 
 #[test]
@@ -150,7 +150,9 @@ fn conversations_are_kept_and_resumed() {
     let tokens = |run: &Run| serde_json::from_str::<serde_json::Value>(&run.out).unwrap()["tokens"].clone();
     assert_eq!((contents[0], tokens(&again)), ("Tell.", tokens(&whole)));
     assert_eq!(kept(&["chats", "--remove", name]).ok(), "");
-    assert!(kept(&["run", "--resume"]).failed(1).contains("no conversation was kept\nhint: leyden chats"));
+    assert!(
+        kept(&["run", "--resume"]).failed(1).contains("there are no saved conversations\nhint: leyden chats")
+    );
     let off = finish(command(&["chats"]).env("LEYDEN_CHATS", "off"), b"").failed(1);
     assert!(off.contains("LEYDEN_CHATS is off"), "{off}");
 }

@@ -52,7 +52,7 @@ fn a_file_becomes_a_folder_and_the_same_file_again() {
     let told = leyden(&["convert", &model, &folder]).failed(1);
     assert!(told.contains("is there already"), "{told}");
     let told = leyden(&["convert", &model, &files.path("other"), "--type", "q4_0"]).failed(2);
-    assert!(told.contains("want f32, f16 or bf16"), "{told}");
+    assert!(told.contains("the type must be f32, f16 or bf16"), "{told}");
     std::fs::write(Path::new(&folder).join("tokenizer.json"), "{}").unwrap();
     let told = leyden(&["convert", &folder, &files.path("x.gguf")]).failed(1);
     assert!(told.contains("tokenizer.json"), "{told}");

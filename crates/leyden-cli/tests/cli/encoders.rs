@@ -645,7 +645,7 @@ fn texts_are_routed_by_descriptions_of_labels() {
     let answer = leyden(&["classify", &folder, text, "--labels", "w5 w6 w7,w80 w81 w82", "--json"]).json();
     assert!(["w5 w6 w7", "w80 w81 w82"].map(|label| answer["label"] == label).contains(&true), "{answer}");
     let told = leyden(&["classify", &folder, text, "--labels", &labels]).failed(2);
-    assert!(told.contains("say --labels-file"), "{told}");
+    assert!(told.contains("use --labels-file"), "{told}");
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn wrong_usage_says_what_is_wanted() {
         (["--head-dim", "1024"], "up to 512"),
         (["--depth", "99999999"], "--depth"),
         (["--isa", "sse2"], "no such tier"),
-        (["--isa", foreign.name()], "this machine lacks"),
+        (["--isa", foreign.name()], "this machine does not have"),
     ] {
         let said = leyden(&[&["hwbench"], &arguments[..]].concat()).failed(2);
         assert!(said.contains(wanted), "{arguments:?}: {said}");

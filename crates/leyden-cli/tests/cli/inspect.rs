@@ -118,7 +118,11 @@ fn wrong_files_are_refused_with_a_hint() {
     let whole = model();
     let cases = [
         (files.path("absent.gguf"), "No such file", "check the path"),
-        (files.folder().to_str().unwrap().to_owned(), "the folder has no config.json", "name a .gguf file"),
+        (
+            files.folder().to_str().unwrap().to_owned(),
+            "the folder has no config.json",
+            "a model is a .gguf file",
+        ),
         (files.add("note.txt", b"Dear reader, this is no model.\n"), "not a GGUF file", "convert"),
         (files.add("half.gguf", &whole[..whole.len() / 2]), "half.gguf", "incomplete"),
         (files.add("cut.gguf", &whole[..100]), "cut.gguf", "truncated download? the file seems incomplete"),

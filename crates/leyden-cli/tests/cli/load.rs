@@ -115,7 +115,7 @@ fn users_are_searched_for() {
     assert!(steps[0] == 1 && steps.len() >= 2 || users == 0, "{steps:?}");
     assert!(matches!((users, code), (0, Some(1)) | (1.., Some(0 | 3))), "{users} {code:?}");
     assert!(json["fails_at"].as_u64().is_some_and(|fails| fails > users), "{json}");
-    assert!(std::fs::read_to_string(page).unwrap().contains("this server holds"));
+    assert!(std::fs::read_to_string(page).unwrap().contains("maximum within the SLO"));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn wrong_usage_says_what_is_wanted() {
     let files = Files::new();
     let trace = files.add("bad.csv", b"a,b\n1,2\n");
     for (arguments, code, wanted) in [
-        (&[][..], 2, "it is not said when requests are sent"),
+        (&[][..], 2, "no users or arrivals given"),
         (&["--url", "ftp://localhost", "--users", "1"], 2, "http://"),
         (&["--url", "http://user@host", "--users", "1"], 2, "user name"),
         (&["--users", "0"], 2, "users: not from 1 to 4096"),

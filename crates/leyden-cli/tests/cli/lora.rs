@@ -62,7 +62,7 @@ fn a_server_names_adapters_as_models() {
     assert!(plain != base && plain != pirate);
     server.end();
     let refused = leyden(&["serve", &toy, &toy, "--lora", &one]).failed(2);
-    assert!(refused.contains("--lora is for one model"), "{refused}");
+    assert!(refused.contains("--lora needs a single model"), "{refused}");
     let refused = leyden(&["serve", &toy, "--lora", "=x"]).failed(2);
     assert!(refused.contains("want NAME=FILE"), "{refused}");
     let absent = format!("[models.toy]\nmodel = \"{toy}\"\nlora = [\"{}\"]\n", files.path("absent"));

@@ -293,7 +293,7 @@ fn an_interrupted_pull_ends_with_130_and_is_resumed() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let mut rest = String::new();
     err.read_to_string(&mut rest).unwrap();
-    assert_eq!(rest, "stopped; the same command goes on where this one ended\n");
+    assert_eq!(rest, "stopped; the same command continues the download\n");
     let list = run(&files, &url, &["list"]).ok();
     assert!(list.contains("org/repo  977 KiB  -") && list.contains("unfinished"), "{list}");
     let pulled = run(&files, &url, &["pull", "hf:org/repo"]);

@@ -103,7 +103,7 @@ fn the_command_makes_shows_and_removes_packs() {
     assert!(text.out.ends_with("up to date\n"), "{text:?}");
     let removed = command(&["--remove"]).json();
     assert_eq!(removed["freed_bytes"], made["bytes"]);
-    assert!(command(&["--remove"]).failed(1).contains("there is no such pack"));
+    assert!(command(&["--remove"]).failed(1).contains("the pack does not exist"));
     assert!(leyden(&["pack", &scene.files.path("none.gguf")]).failed(1).contains("none.gguf"));
 }
 

@@ -69,10 +69,7 @@ fn options_of_other_programs_work_or_are_answered() {
         text(leyden(&["run", STORYTELLER, "upon", "--system", "Once", "-n", "4", "--seed", "1"]))
     );
     let note = leyden(&["run", "The king", "-n", "1", "-ngl", "99"]).err;
-    assert!(
-        note.starts_with("note: -ngl is passed over: leyden computes on the processor alone\n"),
-        "{note}"
-    );
+    assert!(note.starts_with("note: -ngl is ignored: leyden runs on CPUs only\n"), "{note}");
     let err = leyden(&["run", STORYTELLER, "--port", "80"]).failed(2);
     let hint = "hint: use leyden serve MODEL --host HOST --port PORT\n";
     assert_eq!(err, format!("error: leyden run has no option --port\n{hint}"));

@@ -116,7 +116,7 @@ fn options_come_from_the_environment_too() {
     assert!(error.code == Some(2) && error.err.contains("--no-auth"), "{error:?}");
     // What stands on the command line goes before.
     let error = serve("LEYDEN_QUEUE", "0", &["--queue", "5", "--ctx", "100000"]);
-    assert!(error.code == Some(2) && error.err.contains("made for at most"), "{error:?}");
+    assert!(error.code == Some(2) && error.err.contains("the maximum context of"), "{error:?}");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn keys_come_one_by_one_and_from_the_environment() {
     assert_eq!(server.end().0, Some(0));
     // A secret is not shown, and help says who sees it.
     let help = finish(super::program::command(&["serve", "--help"]).env("LEYDEN_API_KEY", "of-env"), b"").out;
-    assert!(help.contains("can see command lines") && !help.contains("of-env"), "{help}");
+    assert!(help.contains("can read command lines") && !help.contains("of-env"), "{help}");
 }
 
 #[test]
@@ -326,12 +326,12 @@ fn wrong_usage_is_explained() {
         (&["--api-key", "x", "--no-auth"], 2, "cannot be used with"),
         (&["--api-key", ""], 2, "key-1 is empty"),
         (&["--api-key", "a", "--api-key", "a"], 2, "key-2, or its name, is there already"),
-        (&["--ctx", "100000"], 2, "made for at most"),
+        (&["--ctx", "100000"], 2, "the maximum context of"),
         (&["--kv-tokens", "4000000000"], 1, "what fits is"),
-        (&["--alias", "a=b"], 2, "no model is called `a`"),
+        (&["--alias", "a=b"], 2, "there is no model `a`"),
         (&["--parallel", "0"], 2, "--parallel"),
         (&["--replicas", "0"], 2, "neither `auto` nor a number"),
-        (&["--log-format", "xml"], 2, "no such form"),
+        (&["--log-format", "xml"], 2, "unknown format"),
         (&["--pooling", "median"], 2, "known: mean, cls, last"),
         (&["--connections-per-peer", "0"], 2, "--connections-per-peer"),
         (&["--trusted-proxies", "10.0.0.0/33"], 2, "neither an address nor a network"),

@@ -15,7 +15,7 @@ fn help_and_version_succeed() {
         assert!(leyden(args).ok().contains("Usage: leyden"), "{args:?}");
     }
     let help = leyden(&["run", "--help"]).ok();
-    let (options, choice) = help.split_once("Choice of tokens:").unwrap();
+    let (options, choice) = help.split_once("Sampling:").unwrap();
     assert!(
         options.contains("--threads") && options.contains("--json") && choice.contains("--seed"),
         "{help}"

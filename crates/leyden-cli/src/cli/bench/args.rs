@@ -10,8 +10,8 @@ use crate::cli::arithmetic::Arithmetic;
 use crate::cli::packs::Packs;
 use crate::cli::run::kv_type;
 
-/// Measures prefill (`pp`), generation (`tg`) and both after each other, with random tokens and without sampling, as
-/// llama-bench does: the same options, the same keys in JSON. Every test runs once to warm up and is not counted then.
+/// Measures prefill (`pp`), generation (`tg`) and both in sequence, with random tokens and without sampling, like
+/// llama-bench and with the same options and JSON keys. Every test runs once first as a warm-up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     leyden bench model.gguf -p 512 -n 128 -d 0,4096\n  \
@@ -19,41 +19,41 @@ use crate::cli::run::kv_type;
     leyden bench model.gguf --replicas 1,auto -t 8,16 -b 512,2048\n  \
     leyden bench model.gguf --versus '/opt/llama.cpp/llama-bench'")]
 pub(crate) struct Args {
-    /// Model: a file, a folder, the name of a pulled model or its reference; by default the embedded one
+    /// Model: a name, file or folder; by default the embedded model
     #[arg(value_name = "MODEL")]
     pub(super) first: Option<PathBuf>,
     /// Model, as an option
     #[arg(short, long, value_name = "M", conflicts_with = "first")]
     pub(super) model: Option<PathBuf>,
-    /// Tokens of a prompt, to be read at once; several tests separated by commas, 0 for none
+    /// Prompt tokens (prefill); several tests separated by commas, 0 for none
     #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_values_t = [512])]
     pub(super) n_prompt: Vec<usize>,
-    /// Tokens to generate, one by one
+    /// Generated tokens (decode)
     #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_values_t = [128])]
     pub(super) n_gen: Vec<usize>,
-    /// A prompt and then generation, timed as one (also `-pg`)
+    /// Prefill and then decode, timed together (also `-pg`)
     #[arg(long = "pg", value_name = "PROMPT,GEN")]
     pub(super) prompt_gen: Vec<Pair>,
-    /// Tokens that are in the context before a test begins
+    /// Tokens in the KV cache before a test begins
     #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_values_t = [0])]
     pub(super) n_depth: Vec<usize>,
-    /// Threads of each replica to generate with; by default one per physical core that may be used
+    /// Number of threads of each replica for decode; by default one per available physical core
     #[arg(short, long, value_name = "N", value_delimiter = ',')]
     pub(super) threads: Vec<usize>,
-    /// Threads of each replica to read prompts with (also `-tb`); by default as many as to generate with
+    /// Number of threads of each replica for prefill (also `-tb`); by default the same as for decode
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub(super) threads_batch: Vec<usize>,
-    /// The most tokens of a prompt in one step
+    /// Maximum number of prompt tokens in a step
     #[arg(short, long, value_name = "N", value_delimiter = ',', default_values_t = [512])]
     pub(super) batch_size: Vec<usize>,
-    /// Sequences that generate together in each replica; the rate is that of all of them
+    /// Number of sequences that generate together in each replica; the rate is the total
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1])]
     pub(super) parallel: Vec<usize>,
-    /// Teams that run each test at the same time on one copy of the weights: a number, or `auto` for one per NUMA
-    /// node; the rate is that of all of them
+    /// Number of replicas that run each test at the same time on one copy of the weights, or `auto` for one per NUMA
+    /// node; the rate is the total
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [Replicas::default()])]
     pub(super) replicas: Vec<Replicas>,
-    /// Storage of keys and values: f32, f16 or q8_0
+    /// Type of the KV cache: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
     pub(super) kv_type: KvType,
     #[command(flatten)]
@@ -66,13 +66,13 @@ pub(crate) struct Args {
     /// Format of the results
     #[arg(short, long, value_enum, default_value_t = Format::Md)]
     pub(super) output: Format,
-    /// Print one JSON object: results, what the machine could do at most, and comparisons
+    /// Print one JSON object: results, peak rates of the machine, and comparisons
     #[arg(long, conflicts_with = "output")]
     pub(super) json: bool,
-    /// Do not measure what the machine could do at most, which takes about a second before each repetition
+    /// Do not measure peak rates of the machine, which takes about a second before each repetition
     #[arg(long)]
     pub(super) no_ceilings: bool,
-    /// Another llama-bench, with options of its own: it runs in turn with every repetition
+    /// Command of a llama-bench, with its options; it runs in turns with the repetitions
     #[arg(long, value_name = "'PROGRAM ARGS'")]
     pub(super) versus: Option<String>,
 }
@@ -84,16 +84,16 @@ impl Args {
     }
 }
 
-/// The formats of llama-bench.
+/// Output formats of llama-bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// A table for people
+    /// Markdown table
     Md,
-    /// One array
+    /// JSON array
     Json,
-    /// One object in each line
+    /// One JSON object per line
     Jsonl,
-    /// Comma-separated values with a head
+    /// Comma-separated values with a header
     Csv,
 }
 
@@ -108,7 +108,7 @@ impl FromStr for Pair {
         let parse = |n: &str| n.trim().parse::<usize>().map_err(|_| format!("`{n}` is not a number"));
         match text.split_once(',') {
             Some((prompt, generate)) => Ok(Pair(parse(prompt)?, parse(generate)?)),
-            None => Err("two numbers separated by a comma are wanted".into()),
+            None => Err("must be two numbers separated by a comma".into()),
         }
     }
 }

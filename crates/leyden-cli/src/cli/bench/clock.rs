@@ -1,22 +1,22 @@
-//! The time of day as llama-bench writes it.
+//! Timestamps in llama-bench's form.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, as `2026-11-21T10:30:00Z`.
+/// Returns the current time, as `2026-11-21T10:30:00Z`.
 pub(super) fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     written(seconds)
 }
 
-/// A moment given in seconds since 1970.
+/// Formats a time in seconds since 1970.
 fn written(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar: whole years of 400 years, counted
-/// from a March, so that leap days come last.
+/// Returns year, month and day of a number of days since 1970. Years begin in March here, so a leap day is the last day
+/// of its year; the calendar repeats every 400 years.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

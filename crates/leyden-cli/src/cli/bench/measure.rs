@@ -1,4 +1,4 @@
-//! Running a test: the same engine step that answers requests, with tokens that are given.
+//! Running a test: the engine's step with given tokens.
 
 use std::panic::resume_unwind;
 use std::sync::Barrier;
@@ -19,9 +19,9 @@ pub(super) struct Measured {
     pub(super) test: Test,
     pub(super) time: String,
     pub(super) nanoseconds: Vec<u64>,
-    /// Energy of the machine in each repetition, in joules, where it can be read.
+    /// Energy of the machine in each repetition, in joules, if it can be read.
     pub(super) joules: Vec<f64>,
-    /// Tokens per second of the other program, in the same order.
+    /// Tokens per second of the other program in each repetition.
     pub(super) versus: Vec<f64>,
     /// Limits of the machine before each repetition; empty if not requested.
     pub(super) ceilings: Vec<Ceilings>,
@@ -38,20 +38,20 @@ impl Measured {
         self.joules.extend(sample.joules);
     }
 
-    /// Joules for one token, if the energy of every repetition is known.
+    /// Returns the joules per token, if the energy of every repetition is known.
     pub(super) fn joules_per_token(&self) -> Option<f64> {
         let tokens = self.test.tokens() * self.nanoseconds.len();
         (tokens > 0 && self.joules.len() == self.nanoseconds.len())
             .then(|| self.joules.iter().sum::<f64>() / tokens as f64)
     }
 
-    /// Tokens per second of each repetition.
+    /// Returns the tokens per second of each repetition.
     pub(super) fn rates(&self) -> Vec<f64> {
         self.nanoseconds.iter().map(|ns| self.test.tokens() as f64 * 1e9 / (*ns).max(1) as f64).collect()
     }
 }
 
-/// Mean, and standard deviation of a sample; 0 of a single value.
+/// Returns the mean and the standard deviation of a sample, which is 0 for a single value.
 pub(super) fn mean_and_deviation(x: &[f64]) -> (f64, f64) {
     let n = x.len() as f64;
     let mean = x.iter().sum::<f64>() / n;
@@ -62,7 +62,7 @@ pub(super) fn mean_and_deviation(x: &[f64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0)).sqrt())
 }
 
-/// The middle value, or the mean of the two in the middle.
+/// Returns the median.
 pub(in crate::cli) fn median(x: &[f64]) -> f64 {
     let mut x = x.to_vec();
     x.sort_by(f64::total_cmp);
@@ -73,20 +73,20 @@ pub(in crate::cli) fn median(x: &[f64]) -> f64 {
     }
 }
 
-/// One repetition.
+/// Time and energy of one repetition.
 pub(super) struct Sample {
-    /// From the start of the first replica to the end of the last.
+    /// Time from the start of the first replica to the end of the last.
     nanoseconds: u64,
     joules: Option<f64>,
 }
 
-/// The replicas of a test, ready to repeat it.
+/// Replicas of a test, ready to repeat it.
 pub(super) struct Bench {
     teams: Vec<Team>,
     energy: Option<EnergyMeter>,
 }
 
-/// A replica: an engine, driven by a thread of its own.
+/// Replica: an engine with a thread that drives it.
 struct Team {
     engine: Engine,
     test: Test,
@@ -141,7 +141,7 @@ impl Bench {
         })
     }
 
-    /// Calls `f` for every replica at the same time, in threads where the replicas belong.
+    /// Calls `f` for all replicas at the same time, in threads on the CPUs of each replica.
     fn each<T: Send>(
         &mut self,
         f: impl Fn(&mut Team) -> Result<T, Failure> + Sync,
@@ -149,7 +149,7 @@ impl Bench {
         std::thread::scope(|scope| {
             let f = &f;
             let run = |team: &mut Team| {
-                // Refused, it runs elsewhere: slower perhaps, and the same.
+                // If the thread cannot be placed it runs on other CPUs, with the same results.
                 let _ = team.engine.cpu().bind_caller();
                 f(team)
             };
@@ -162,7 +162,7 @@ impl Bench {
 }
 
 impl Team {
-    /// A step as wide as the test's widest, and one token.
+    /// Runs a step as large as the largest of the test, and one token.
     fn warm_up(&mut self) -> Result<(), Failure> {
         let sequence = self.engine.open();
         if self.test.prompt > 0 {
@@ -175,7 +175,7 @@ impl Team {
         Ok(())
     }
 
-    /// Opens the sequences with what they have before the test.
+    /// Opens the sequences and computes their tokens before the test.
     fn prepare(&mut self) -> Result<(), Failure> {
         self.sequences = (0..self.test.parallel).map(|_| self.engine.open()).collect();
         for sequence in self.sequences.clone() {
@@ -200,7 +200,7 @@ impl Team {
         Ok(())
     }
 
-    /// Reads `tokens` random tokens into a sequence, as many a step as allowed.
+    /// Computes `tokens` random tokens of a sequence, in steps of the maximum size.
     fn read(&mut self, sequence: SequenceId, tokens: usize) -> Result<(), Failure> {
         let mut left = tokens;
         while left > 0 {
@@ -217,7 +217,7 @@ impl Team {
         StepEntry { sequence, tokens, outputs: Outputs::Last }
     }
 
-    /// A token from a linear congruential generator (Numerical Recipes): any will do.
+    /// Returns a token from a linear congruential generator (Numerical Recipes).
     fn token(&mut self) -> u32 {
         self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (self.state >> 8) % self.vocabulary.max(1)

@@ -1,4 +1,4 @@
-//! The model under test and what is known about it.
+//! The measured model and its sizes.
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -23,10 +23,10 @@ use crate::cli::notes::Notes;
 use crate::cli::{model_file, packs};
 use leyden::{LoadOptions, Model, PackCache};
 
-/// A network and the processors of those who compute with it.
+/// Network, and the CPUs of each replica.
 type Team = (Arc<dyn Network>, Vec<Arc<Cpu>>);
 
-/// Loads the model for a placement, with a bar while it takes its time.
+/// Loads the model for a placement, with a progress bar.
 fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
     let PlacementRequest { replicas, threads, threads_batch } = *request;
     let packs = origin.packs.clone();
@@ -68,15 +68,15 @@ impl Placed {
     }
 }
 
-/// A loaded model and its size.
+/// Loaded model and its sizes.
 pub(super) struct Loaded {
-    /// The file, as it was found.
+    /// Path of the file.
     pub(super) file: String,
     /// Architecture and most common weight type.
     pub(super) kind: String,
     /// Bytes of all weights in the file.
     pub(super) bytes: u64,
-    /// Numbers in them.
+    /// Number of weights.
     pub(super) parameters: u64,
     /// Activation format of most weights.
     pub(super) grid: ActFormat,
@@ -93,7 +93,7 @@ struct Origin {
     packs: PackCache,
 }
 
-/// The weights, and where they lie.
+/// Weights and their placement.
 struct Placed {
     pages: Pages,
     network: Arc<dyn Network>,
@@ -108,7 +108,7 @@ pub(super) struct Threads {
 }
 
 impl Loaded {
-    /// Opens and packs the model, with the weights where the first of the tests has them.
+    /// Opens and packs the model, with the weights placed as for the first test.
     pub(super) fn open(args: &Args, topology: Topology, tests: &[Test]) -> Result<Loaded, Failure> {
         let path = args.model().map(|model| model_file::locate(model)).transpose()?;
         let origin = Origin { path, arithmetic: args.arithmetic, packs: args.packs.cache() };
@@ -147,7 +147,7 @@ impl Loaded {
         }
     }
 
-    /// The weights where a test wants them, and the processors of its replicas.
+    /// Returns the weights, placed as for a test, and the CPUs of its replicas.
     pub(super) fn team(&self, test: &Test) -> Result<Team, Failure> {
         let request = test.request();
         let placement = placement(&self.topology, &request);
@@ -155,7 +155,7 @@ impl Loaded {
         let network = match &*placed {
             Some(have) if have.pages == placement.weights => Arc::clone(&have.network),
             _ => {
-                // The old copy goes first: two might not fit.
+                // The old copy is dropped first, because two may not fit.
                 *placed = None;
                 let model = load(&self.origin, &request)?;
                 let new = placed.insert(Placed::new(&model, placement.weights.clone()));
@@ -167,13 +167,13 @@ impl Loaded {
         Ok((network, cpus.map_err(|error| Failure::new(format!("cannot start threads: {error}")))?))
     }
 
-    /// Bytes of weights that a step of so many tokens reads.
+    /// Returns the bytes of weights that a step of `tokens` tokens reads.
     pub(super) fn step_bytes(&self, tokens: usize) -> Option<usize> {
         let placed = self.placed.borrow();
         Some(placed.as_ref()?.network.step_bytes(tokens))
     }
 
-    /// Multiplications with weights in a step of so many tokens, of which `outputs` have their logits computed.
+    /// Returns the multiplications by weights in a step of `tokens` tokens with logits for `outputs` of them.
     pub(super) fn step_macs(&self, tokens: usize, outputs: usize) -> Option<u64> {
         let placed = self.placed.borrow();
         Some(placed.as_ref()?.network.step_macs(tokens, outputs))
@@ -190,7 +190,7 @@ impl Loaded {
         self.placed.borrow().as_ref()?.unplaced.clone()
     }
 
-    /// Threads of each replica of a test.
+    /// Returns the threads of each replica of a test.
     pub(super) fn threads(&self, test: &Test) -> Threads {
         let placement = placement(&self.topology, &test.request());
         let first = placement.replicas.first();
@@ -208,14 +208,14 @@ impl Loaded {
         };
         let cores = placement(&self.topology, &PlacementRequest::default()).replicas[0].threads;
         let most = tests.iter().map(all).max().unwrap_or(1);
-        // Threads beyond the cores compute no more, unless a single team is asked to have them.
+        // More threads than cores do not compute more, unless a single team is requested to have them.
         let threads = most.min(cores.max(tests.iter().filter_map(|t| t.threads).max().unwrap_or(1)));
         let cpu = Cpu::new(self.tier, threads)
             .map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))?;
         Meter::new(cpu).map_err(Failure::new)
     }
 
-    /// The file's name alone.
+    /// Returns the file name without its folder.
     pub(super) fn name(&self) -> String {
         Path::new(&self.file).file_name().map_or(self.file.clone(), |n| n.to_string_lossy().into_owned())
     }

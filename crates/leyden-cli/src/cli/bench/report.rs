@@ -1,4 +1,4 @@
-//! Results in llama-bench's formats, and beside what the machine could do at most.
+//! Results in llama-bench's formats, and relative to the machine's peak rates.
 
 use std::io::Write;
 
@@ -14,11 +14,11 @@ use super::test_case::Test;
 use crate::cli::failure::Failure;
 use crate::cli::text::{Table, bytes, count};
 
-/// Everything a report says beside the results.
+/// Facts of a report beside the results.
 pub(super) struct Report<'a> {
     pub(super) args: &'a Args,
     pub(super) model: &'a Loaded,
-    /// Bytes that the caches hold at most.
+    /// Size of the last-level caches in bytes.
     pub(super) cached: usize,
 }
 
@@ -91,7 +91,7 @@ impl Report<'_> {
         }
     }
 
-    /// Threads that a test uses in each replica: those for prompts if it only reads one.
+    /// Returns the threads of each replica: those for prefill if the test only has a prompt.
     fn threads(&self, test: &Test) -> usize {
         let threads = self.model.threads(test);
         if test.generate == 0 { threads.prompt } else { threads.generate }
@@ -105,7 +105,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Writes the `i`-th result, for the formats that list results one by one.
+    /// Writes the `i`-th result, for formats with one result at a time.
     pub(super) fn add(&self, out: &mut dyn Write, m: &Measured, i: usize) -> Result<(), Failure> {
         match self.format() {
             Some(Format::Json) => {
@@ -152,7 +152,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Share of a ceiling that a test reaches, the median of its repetitions.
+    /// Returns the share of a peak rate that a test reaches: the median of its repetitions.
     fn share(&self, m: &Measured) -> Option<(f64, &'static str)> {
         let (_, of) = self.share_of(&m.test, median(&m.rates()), &medians(&m.ceilings)?)?;
         let each = m.rates().into_iter().zip(&m.ceilings);
@@ -163,11 +163,11 @@ impl Report<'_> {
         Some((median(&shares), of))
     }
 
-    /// Share of a ceiling: the bandwidth where tokens come one by one, the products where many come together.
+    /// Returns the share of a peak rate: of the bandwidth for decode, of the products for prefill.
     fn share_of(&self, test: &Test, rate: f64, c: &Ceilings) -> Option<(f64, &'static str)> {
         let macs = c.macs(self.model.grid);
         if test.prompt > 0 && test.generate == 0 {
-            // Every step ends with the logits of its last token.
+            // Every step computes the logits of its last token.
             let outputs = test.prompt.div_ceil(test.batch);
             let needed = self.model.step_macs(test.prompt, outputs)? as f64 / test.prompt as f64;
             return Some((rate * needed / macs, "of products"));
@@ -177,18 +177,18 @@ impl Report<'_> {
         }
         let weights = self.model.step_bytes(test.parallel)?;
         let kept = (test.depth + test.generate / 2) * self.model.kv_token_bytes(self.args.kv_type)?;
-        // Of all replicas: each reads the weights for itself.
+        // Each replica reads the weights.
         let steps = rate / test.parallel as f64;
         let read = steps * (weights + kept * test.parallel) as f64 / c.read_bytes;
         let made = steps * self.model.step_macs(test.parallel, test.parallel)? as f64 / macs;
         if weights < self.cached && read > made {
-            // The caches hold the weights, so memory bounds nothing.
+            // The weights fit the caches, so memory bandwidth is no limit.
             return None;
         }
         Some(if read >= made { (read, "of bandwidth") } else { (made, "of products") })
     }
 
-    /// The columns that these results have something to say in.
+    /// Returns the columns with values in these results.
     fn columns<'s>(&'s self, results: &[Measured]) -> Vec<Column<'s>> {
         let any = |differs: &dyn Fn(&Measured) -> bool| results.iter().any(differs);
         let mean = |m: &Measured| mean_and_deviation(&m.rates()).0;
@@ -259,7 +259,10 @@ impl Report<'_> {
             )?;
         }
         if versus {
-            writeln!(out, "ratio: of the medians; lowest and highest of single pairs, run in turn")?;
+            writeln!(
+                out,
+                "ratio of the medians, with the lowest and highest ratio of a pair; programs run in turns"
+            )?;
         }
         Ok(())
     }
@@ -302,7 +305,7 @@ impl Report<'_> {
     }
 }
 
-/// The median of each of some ceilings; `None` of none.
+/// Returns the medians of the peak rates; `None` if there are none.
 fn medians<'c>(all: impl IntoIterator<Item = &'c Ceilings>) -> Option<Ceilings> {
     let all: Vec<&Ceilings> = all.into_iter().collect();
     let of = |what: fn(&Ceilings) -> f64| median(&all.iter().map(|c| what(c)).collect::<Vec<_>>());
@@ -314,7 +317,7 @@ fn medians<'c>(all: impl IntoIterator<Item = &'c Ceilings>) -> Option<Ceilings> 
     })
 }
 
-/// A column of the table.
+/// Column of the table.
 struct Column<'s> {
     name: &'static str,
     /// True for a column of numbers, aligned to the right.
@@ -328,7 +331,7 @@ impl<'s> Column<'s> {
     }
 }
 
-/// Bytes of all caches of the last level; an upper bound of what stays there between two tokens.
+/// Returns the bytes of all last-level caches: an upper bound of the weights that stay there between two tokens.
 pub(in crate::cli) fn cache_bytes() -> usize {
     let caches = Topology::detect().caches;
     let last = caches.iter().map(|c| c.level).max().unwrap_or(0);
@@ -337,7 +340,7 @@ pub(in crate::cli) fn cache_bytes() -> usize {
     usize::try_from(sum).unwrap_or(usize::MAX)
 }
 
-/// Ours against the other's.
+/// Comparison with the other program.
 struct Comparison {
     other: f64,
     ratio: f64,

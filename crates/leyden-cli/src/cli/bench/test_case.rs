@@ -5,26 +5,26 @@ use leyden_kernels::placement::{PlacementRequest, Replicas};
 /// Test of llama-bench: sizes of the prompt and the answer, and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Test {
-    /// Tokens read at once.
+    /// Number of prompt tokens.
     pub(super) prompt: usize,
-    /// Tokens generated one by one, per sequence.
+    /// Number of generated tokens per sequence.
     pub(super) generate: usize,
-    /// Tokens in the context before, not timed.
+    /// Number of tokens in the KV cache before the test, not timed.
     pub(super) depth: usize,
-    /// Sequences that generate together, in each replica.
+    /// Number of sequences that generate together in each replica.
     pub(super) parallel: usize,
-    /// The most tokens of a prompt in one step.
+    /// Maximum number of prompt tokens in a step.
     pub(super) batch: usize,
-    /// Teams that run the test at the same time.
+    /// Number of replicas that run the test at the same time.
     pub(super) replicas: usize,
-    /// Threads of each to generate with, if the arguments name them.
+    /// Threads of each replica for decode, if given.
     pub(super) threads: Option<usize>,
-    /// Threads of each to read prompts with, if the arguments name them.
+    /// Threads of each replica for prefill, if given.
     pub(super) threads_batch: Option<usize>,
 }
 
 impl Test {
-    /// As llama-bench names it: `pp512`, `tg128 @ d4096`, and `x8` for eight sequences.
+    /// Returns llama-bench's name: `pp512`, `tg128 @ d4096`; `x8` is added for eight sequences.
     pub(super) fn name(&self) -> String {
         let mut name = match (self.prompt, self.generate) {
             (p, 0) => format!("pp{p}"),
@@ -40,12 +40,12 @@ impl Test {
         name
     }
 
-    /// Sequences of all replicas.
+    /// Returns the number of sequences of all replicas.
     pub(super) fn users(&self) -> usize {
         self.parallel * self.replicas
     }
 
-    /// Tokens that are timed, of all sequences.
+    /// Returns the number of timed tokens of all sequences.
     pub(super) fn tokens(&self) -> usize {
         (self.prompt + self.generate) * self.users()
     }

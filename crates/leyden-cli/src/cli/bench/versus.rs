@@ -1,4 +1,4 @@
-//! Another llama-bench, run in turn with ours: on a shared machine only figures of the same minute compare.
+//! Another llama-bench, run in turns: on a shared machine only figures of the same minute are comparable.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::cli::failure::Failure;
 use crate::cli::model_file;
 use leyden::Replicas;
 
-/// The other program.
+/// Other program.
 pub(super) struct Versus {
     program: String,
     arguments: Vec<String>,
@@ -17,26 +17,24 @@ pub(super) struct Versus {
 }
 
 impl Versus {
-    /// The program of a command line, which no shell reads.
+    /// Parses a command line, without a shell.
     pub(super) fn new(line: &str, args: &Args) -> Result<Versus, Failure> {
         let mut words = split(line).map_err(Failure::usage)?.into_iter();
-        let program = words.next().ok_or_else(|| Failure::usage("`--versus` names no program"))?;
+        let program = words.next().ok_or_else(|| Failure::usage("--versus: the program is missing"))?;
         if args.parallel.iter().any(|n| *n > 1) {
-            return Err(Failure::usage(
-                "`--versus` compares one sequence: llama-bench knows no `--parallel`",
-            ));
+            return Err(Failure::usage("--versus needs --parallel 1: llama-bench has no such option"));
         }
         if args.replicas.iter().any(|n| *n != Replicas::Count(1)) {
-            return Err(Failure::usage("`--versus` compares one replica: llama-bench knows no `--replicas`"));
+            return Err(Failure::usage("--versus needs --replicas 1: llama-bench has no such option"));
         }
         let Some(model) = args.model() else {
-            return Err(Failure::usage("`--versus` needs `-m FILE`: the other program reads it too"));
+            return Err(Failure::usage("--versus needs -m FILE: the other program reads the same file"));
         };
         let model = model_file::locate(model)?;
         Ok(Versus { program, arguments: words.collect(), model })
     }
 
-    /// One repetition of a test: tokens per second.
+    /// Runs one repetition of a test. Returns the tokens per second.
     pub(super) fn run(&self, test: &Test) -> Result<f64, Failure> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg("-m").arg(&self.model);
@@ -70,21 +68,21 @@ impl Versus {
     }
 }
 
-/// The rate in llama-bench's array of one result.
+/// Returns the rate in llama-bench's output, an array of one result.
 fn rate(stdout: &[u8]) -> Result<f64, String> {
     // Some builds print lines before the array.
-    let start = stdout.iter().position(|b| *b == b'[').ok_or("it printed no JSON array")?;
+    let start = stdout.iter().position(|b| *b == b'[').ok_or("its output has no JSON array")?;
     let mut values = serde_json::Deserializer::from_slice(&stdout[start..]).into_iter::<serde_json::Value>();
     let value = match values.next() {
         Some(Ok(value)) => value,
-        Some(Err(e)) => return Err(format!("it printed no valid JSON: {e}")),
-        None => return Err("it printed no JSON".into()),
+        Some(Err(e)) => return Err(format!("its output is not valid JSON: {e}")),
+        None => return Err("its output has no JSON".into()),
     };
     let rate = value.get(0).and_then(|r| r.get("avg_ts")).and_then(serde_json::Value::as_f64);
     rate.filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| "its result has no `avg_ts`".into())
 }
 
-/// Words of a command line: separated by white space, held together by quotation marks.
+/// Splits a command line at white space outside quotation marks.
 fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -102,7 +100,7 @@ fn split(line: &str) -> Result<Vec<String>, String> {
         }
     }
     if quote.is_some() {
-        return Err("`--versus`: a quotation mark is not closed".into());
+        return Err("--versus: a quotation mark is not closed".into());
     }
     words.extend(word);
     Ok(words)

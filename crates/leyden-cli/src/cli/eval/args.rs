@@ -11,8 +11,8 @@ use crate::cli::notes::Notes;
 use crate::cli::rows::OutputOption;
 use crate::cli::{model_file, run};
 
-/// Measures how good a model is: how well it predicts a text, how far it is from a reference, and how it answers questions.
-/// The figures are those of llama-perplexity and lm-evaluation-harness, by the same formulas.
+/// The figures have the definitions of llama-perplexity and lm-evaluation-harness. docs/eval.md describes tasks and
+/// files.
 #[derive(Debug, clap::Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true),
@@ -22,18 +22,18 @@ use crate::cli::{model_file, run};
     leyden eval [OPTIONS] <MODEL> --data <FILE>"
 )]
 pub(crate) struct Args {
-    /// The model: a file, a folder, the name of a pulled model or its reference
+    /// Model: a name, file or folder
     pub(super) model: PathBuf,
-    /// Perplexity on a text: of windows of --ctx tokens the second half is predicted, every token from all before it
+    /// Measure perplexity on a text: the tokens in the second half of each window of --ctx tokens are scored
     #[arg(long, value_name = "FILE", group = "what")]
     pub(super) perplexity: Option<PathBuf>,
-    /// KL divergence from --reference: on the text of --perplexity, or on the one that a file of log probabilities is of
+    /// Measure KL divergence from --reference, on the text of --perplexity or of the reference's file
     #[arg(long, group = "what", requires = "reference")]
     pub(super) kld: bool,
-    /// Reference to compare with: a model, or a file of --save-logits or llama-perplexity --kl-divergence-base
+    /// Reference: a model, or a file of --save-logits or of llama-perplexity --kl-divergence-base
     #[arg(long, value_name = "MODEL")]
     pub(super) reference: Option<PathBuf>,
-    /// Write the log probabilities on the text of --perplexity, for --reference and llama-perplexity
+    /// Write log probabilities on the text of --perplexity to a file, for --reference and llama-perplexity
     #[arg(
         long,
         value_name = "FILE",
@@ -42,8 +42,8 @@ pub(crate) struct Args {
         conflicts_with = "kld"
     )]
     pub(super) save_logits: Option<PathBuf>,
-    /// Answer the questions of tasks, scored as lm-evaluation-harness does: hellaswag, arc_easy, arc_challenge, piqa,
-    /// winogrande, boolq, openbookqa, mmlu, gsm8k; each with the file of its published data, or with --task-data
+    /// Run tasks, scored as in lm-evaluation-harness: hellaswag, arc_easy, arc_challenge, piqa, winogrande, boolq,
+    /// openbookqa, mmlu, gsm8k; the published data come from FILE or --task-data
     #[arg(
         long,
         value_name = "NAME[=FILE]",
@@ -56,50 +56,50 @@ pub(crate) struct Args {
     /// Folder with NAME.jsonl, .json, .csv, .tsv or .parquet for each task
     #[arg(long, value_name = "FOLDER", requires = "task")]
     pub(super) task_data: Option<PathBuf>,
-    /// Answer questions of your own: rows of .jsonl, .json, .csv, .tsv or .parquet, with `prompt` and the right answer
+    /// Run your own questions: rows of .jsonl, .json, .csv, .tsv or .parquet, with `prompt` and the right answer
     /// (docs/eval.md)
     #[arg(long, value_name = "FILE", group = "what", conflicts_with_all = ["perplexity", "kld"])]
     pub(super) data: Vec<PathBuf>,
-    /// Examples before each question, the first of --shots-data; by default 5 for gsm8k and none for the others
+    /// Number of examples before each question, from --shots-data; by default 5 for gsm8k and 0 for other tasks
     #[arg(long, value_name = "N", visible_alias = "num-fewshot")]
     pub(super) shots: Option<usize>,
-    /// File of examples, in the form of the task's data
+    /// File of examples, in the format of the task's data
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(super) shots_data: Option<PathBuf>,
-    /// Ask the first so many questions of each task or file
+    /// Use only the first N questions of each task or file
     #[arg(long, value_name = "N")]
     pub(super) limit: Option<usize>,
-    /// Column of --data with the text or prompt, where its name is neither `text` nor `prompt`
+    /// Column of --data with the text or prompt; by default `text` or `prompt`
     #[arg(long, value_name = "NAME", requires = "data")]
     pub(super) column: Option<String>,
-    /// Format of the files of questions, where their endings do not tell it: csv, tsv, json, jsonl or parquet
+    /// Format of the question files, instead of that of their endings: csv, tsv, json, jsonl or parquet
     #[arg(long, value_name = "FORMAT")]
     pub(super) format: Option<Format>,
     #[command(flatten)]
     pub(super) output: OutputOption,
-    /// Keep the outcomes so far in this file, and go on from there; by default --output has one beside it while it is unfinished
+    /// Save outcomes in this file, and continue from it; by default an unfinished --output has such a file beside it
     #[arg(long, value_name = "FILE")]
     pub(super) state: Option<PathBuf>,
-    /// Compare each task's first metric, or with --kld the share of places with the same best token, with this share, such as
-    /// 0.55: exit code 1 below it, and 3 where its 95 % interval is on both sides of it
+    /// Minimum, such as 0.55, of each task's first metric, or with --kld of the share of positions with the same best
+    /// token: exit code 1 if the 95 % interval is below it, 3 if the interval contains it
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(super) floor: Option<f64>,
-    /// Write a page with tables and plots that needs nothing else
+    /// Write a self-contained page with tables and plots
     #[arg(long, value_name = "FILE.html")]
     pub(super) report: Option<PathBuf>,
-    /// Tokens of a window [default: 512]; a file of --save-logits has its own
+    /// Number of tokens in a window [default: 512]; files of --save-logits have their own
     #[arg(short = 'c', long = "ctx", visible_alias = "ctx-size", value_name = "N")]
     pub(super) context: Option<usize>,
-    /// Stop after so many windows; by default the whole text
+    /// Maximum number of windows; by default the whole text
     #[arg(long, value_name = "N")]
     pub(super) chunks: Option<usize>,
-    /// Seed of the resampling of intervals
+    /// Seed of the bootstrap of intervals
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
-    /// Threads; by default one per physical core that may be used
+    /// Number of threads; by default one per available physical core
     #[arg(short = 't', long, value_name = "N")]
     pub(super) threads: Option<usize>,
-    /// Storage of keys and values: f32, f16 or q8_0
+    /// Type of the KV cache: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = run::kv_type)]
     pub(super) kv_type: KvType,
     /// Print one JSON object
@@ -114,7 +114,7 @@ pub(super) struct Named {
     pub(super) file: Option<PathBuf>,
 }
 
-/// NAME or NAME=FILE.
+/// Parses NAME or NAME=FILE.
 pub(super) fn named(text: &str) -> Result<Named, String> {
     let (name, file) = text.split_once('=').map_or((text, None), |(name, file)| (name, Some(file)));
     let known = || Task::all().map(|task| task.name()).collect::<Vec<_>>().join(", ");
@@ -122,10 +122,10 @@ pub(super) fn named(text: &str) -> Result<Named, String> {
     Ok(Named { task, file: file.map(PathBuf::from) })
 }
 
-/// A share between 0 and 1.
+/// Parses a share between 0 and 1.
 fn share(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| "want a number such as 0.55".to_owned())?;
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("want a number between 0 and 1".to_owned()) }
+    let share: f64 = text.parse().map_err(|_| "must be a number such as 0.55".to_owned())?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("must be a number between 0 and 1".to_owned()) }
 }
 
 impl Args {

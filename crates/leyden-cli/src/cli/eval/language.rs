@@ -1,4 +1,4 @@
-//! Prediction of a text: perplexity and KL divergence.
+//! Perplexity and KL divergence.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,10 +16,10 @@ use super::args::Args;
 use super::watcher::Watcher;
 use super::words;
 
-/// Tokens of a window, unless the command line says otherwise.
+/// Default number of tokens in a window.
 const CONTEXT: usize = 512;
 
-/// Measures and prints.
+/// Measures the text and prints the figures.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let needs = [
         ("--floor", args.floor.is_some() && !args.kld),
@@ -31,8 +31,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         ("--format", args.format.is_some()),
     ];
     if let Some((option, _)) = needs.iter().find(|(_, missing)| *missing) {
-        let hint = "add --kld to --floor, --report and --reference, or --task or --data to any of these";
-        return Err(Failure::usage(format!("{option}: nothing is measured that it is for")).hint(hint));
+        let hint = "--floor, --report and --reference need --kld, --task or --data; other options need --task or --data";
+        return Err(Failure::usage(format!("{option} does not apply to --perplexity alone")).hint(hint));
     }
     let run = Run::new(args.kv_type, args.seed);
     let text = args.perplexity.as_deref().map(inputs::read_text).transpose()?;
@@ -42,19 +42,19 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         None => None,
     };
     if file.is_some() && text.is_some() {
-        return Err(Failure::usage("--perplexity: the reference's file has a text of its own")
-            .hint("leave out --perplexity, or give a model as --reference"));
+        return Err(Failure::usage("--perplexity: the file of --reference already contains a text")
+            .hint("remove --perplexity, or use a model as --reference"));
     }
     if args.kld && file.is_none() && text.is_none() {
-        return Err(Failure::usage("--kld: on which text?")
-            .hint("add --perplexity FILE, or give a file of --save-logits as --reference"));
+        return Err(Failure::usage("--kld needs a text")
+            .hint("add --perplexity FILE, or use a file of --save-logits as --reference"));
     }
     if let (Some(file), Some(asked)) = (&file, args.context)
         && file.header().context != asked
     {
         let (path, has) = (file.path().display(), file.header().context);
         return Err(Failure::usage(format!("--ctx {asked}: {path} has windows of {has} tokens"))
-            .hint("leave out --ctx, or make the file again with --save-logits and that --ctx"));
+            .hint("remove --ctx, or make the file again by --save-logits with this --ctx"));
     }
     let model = args.load(&args.model)?;
     let windows = match (&file, &text) {
@@ -80,7 +80,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Some(path) => Some(args.load(path)?),
         None => None,
     };
-    // Loading is no part of it.
+    // The time does not include loading.
     start = Instant::now();
     let mut reference = match (&mut file, &other) {
         (Some(file), _) => Reference::File(file),
@@ -96,13 +96,13 @@ fn cut(args: &Args, model: &Model, text: &str) -> Result<Windows, Failure> {
     let file = args.perplexity.as_deref().unwrap_or(Path::new("")).display();
     Windows::of_text(model, text, args.context.unwrap_or(CONTEXT), args.chunks).map_err(|error| match error {
         leyden_eval::Error::Usage(what) if what.contains("do not fill") => {
-            Failure::new(format!("{file}: {what}")).hint("give a longer text, or a smaller --ctx")
+            Failure::new(format!("{file}: {what}")).hint("use a longer text, or a smaller --ctx")
         }
         error => error.into(),
     })
 }
 
-/// A figure's key, label, value, digits and unit.
+/// Key, label, value, digits and unit of a figure.
 type Row = (&'static str, &'static str, Estimate, usize, f64);
 
 /// Report of the figures.
@@ -187,14 +187,14 @@ impl Report<'_> {
         ];
         let percentiles = [("KLD", &found.kld_percentiles), ("Δp", &found.p_diff_percentiles)];
         let verdict = self.args.floor.map(|floor| {
-            // One window has no interval.
+            // A single window has no interval.
             let whole = (0.0, 1.0);
             let interval = if self.windows.count() > 1 { found.same_top.interval } else { whole };
             let verdict = Verdict::of(floor, interval);
             let word = match verdict {
                 Verdict::Reached => " reached",
                 Verdict::Missed => " missed",
-                Verdict::Inconclusive => ": too few windows to tell",
+                Verdict::Inconclusive => ": too few windows for a verdict",
             };
             let (low, high) = (100.0 * interval.0, 100.0 * interval.1);
             let (floor, same) = (100.0 * floor, 100.0 * found.same_top.value);
@@ -238,7 +238,7 @@ impl Report<'_> {
         match verdict {
             Some((Verdict::Missed, words)) => Err(Failure::new(words)),
             Some((Verdict::Inconclusive, words)) => {
-                Err(Failure::inconclusive(words).hint("take more windows, or move the floor"))
+                Err(Failure::inconclusive(words).hint("use more windows, or another floor"))
             }
             Some((Verdict::Reached, words)) if !self.args.json => Ok(writeln!(out, "{words}")?),
             None if !self.args.json => Ok(writeln!(out, "{}", words::of_divergence(found))?),

@@ -1,4 +1,4 @@
-//! Answers to questions: of known tasks, and of the user's files.
+//! Questions of known tasks and of the user's files.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -19,7 +19,7 @@ use super::args::{Args, Named};
 use super::watcher::Watcher;
 use super::words;
 
-/// One suite's results.
+/// Results of one suite.
 struct Result_ {
     suite: Suite,
     outcomes: Vec<Outcome>,
@@ -27,7 +27,7 @@ struct Result_ {
     reference: Option<(Vec<Score>, Vec<Paired>)>,
 }
 
-/// Asks and prints.
+/// Runs the questions and prints the scores.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let files = args.task.iter().filter_map(|task| task.file.as_deref());
     let output = args.output.file(files.chain(args.data.iter().map(PathBuf::as_path)))?;
@@ -35,7 +35,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let path = model_file::locate(&args.model)?;
     of.insert(0, format!("model {}", fingerprint(&path)?));
     let reference = args.reference.as_deref().map(model_file::locate).transpose()?;
-    // The reference is another part of the same state, so it may be added later.
+    // Outcomes of the reference have keys of their own in the state, so it may be added later.
     let of_reference = reference.as_deref().map(fingerprint).transpose()?;
     let beside =
         output.filter(|(path, _)| args.state.is_none() && !path.metadata().is_ok_and(|m| !m.is_file()));
@@ -72,7 +72,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let mut rows = outcome_rows(&results)?;
         leyden_rows::write(path, output, &mut rows, None)?;
         if let Some(beside) = &beside {
-            // It is there unless nothing was asked.
+            // The file exists unless there were no questions.
             let _ = std::fs::remove_file(beside);
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         print(&results, seconds, out)?;
         match &verdict {
             Some((Verdict::Reached, words)) => writeln!(out, "{words}")?,
-            // The failure says them.
+            // The failure contains them.
             Some(_) => {}
             None => {
                 for result in &results {
@@ -104,22 +104,22 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let failure = Failure::inconclusive(words);
             Err(match more(args.floor, &results) {
                 Some(n) => {
-                    failure.hint(format!("about {n} questions would decide if the share stays as it is"))
+                    failure.hint(format!("about {n} questions would be enough if the share stays the same"))
                 }
-                None => failure.hint("ask more questions, or move the floor"),
+                None => failure.hint("use more questions, or another floor"),
             })
         }
         _ if bad > 0 => {
             let first = results.iter().find_map(|r| r.suite.bad.first()).map_or("", |bad| &bad.reason);
             let all = bad + results.iter().map(|r| r.suite.items.len()).sum::<usize>();
-            let message = format!("{bad} of {} are no questions; {first}", text::plural(all, "row"));
-            Err(Failure::new(message).hint("mend these rows, or remove them; the others were asked"))
+            let message = format!("{bad} of {} are not valid questions; {first}", text::plural(all, "row"));
+            Err(Failure::new(message).hint("correct or remove these rows; the other questions were answered"))
         }
         _ => Ok(()),
     }
 }
 
-/// The greatest number of questions that a task needs for a decision about the floor.
+/// Returns the largest number of questions that a task needs for a verdict about the floor.
 fn more(floor: Option<f64>, results: &[Result_]) -> Option<usize> {
     let floor = floor?;
     let first = results.iter().filter_map(|r| r.scores.first());
@@ -127,7 +127,7 @@ fn more(floor: Option<f64>, results: &[Result_]) -> Option<usize> {
     open.map(|score| questions_to_decide(floor, score.value)).try_fold(0, |most, n| Some(most.max(n?)))
 }
 
-/// Each question's row with its outcome, and the rows that are no questions with their errors.
+/// Returns each question's row with its outcome, and invalid rows with their errors.
 fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
     let mut rows = Journal::temporary()?;
     for Result_ { suite, outcomes, .. } in results {
@@ -172,9 +172,9 @@ fn suites(args: &Args) -> Result<(Vec<Suite>, Vec<String>), Failure> {
             (Some(file), _) => file.clone(),
             (None, Some(folder)) => found(folder, task.name())?,
             (None, None) => {
-                let message = format!("--task {}: where is its data?", task.name());
+                let message = format!("--task {}: its data file is missing", task.name());
                 return Err(Failure::usage(message).hint(format!(
-                    "--task {}=FILE, or --task-data FOLDER with {}.jsonl, .json, .csv, .tsv or .parquet: the published data",
+                    "use --task {}=FILE, or --task-data FOLDER with {}.jsonl, .json, .csv, .tsv or .parquet, with the published data",
                     task.name(),
                     task.name()
                 )));
@@ -205,12 +205,13 @@ fn found(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| Failure::new(format!("{}: no {name}.jsonl there", folder.display())))
 }
 
-/// Under what a suite's outcomes are kept: its place too, as two may have one name.
+/// Returns the key of a suite's outcomes in the state. It contains the suite's index, because two may have the same
+/// name.
 fn key(who: &str, i: usize, suite: &Suite) -> String {
     format!("{who} {i} {}", suite.name)
 }
 
-/// Asks all questions whose outcomes are not known yet.
+/// Runs all questions without known outcomes.
 fn ask(
     (args, kept): (&Args, Option<&Path>),
     model: &Model,
@@ -256,7 +257,7 @@ fn verdict(floor: f64, results: &[Result_]) -> (Verdict, String) {
         Verdict::Reached => format!("floor of {floor} % reached"),
         Verdict::Missed => format!("floor of {floor} % missed: {}", not_reached.join("; ")),
         Verdict::Inconclusive => {
-            format!("floor of {floor} %: too few questions to tell: {}", not_reached.join("; "))
+            format!("floor of {floor} %: too few questions for a verdict: {}", not_reached.join("; "))
         }
     };
     (all, words)
@@ -266,7 +267,7 @@ fn percent(x: f64) -> String {
     format!("{:.2}", 100.0 * x)
 }
 
-/// The table's head and rows.
+/// Returns the table's header and rows.
 fn rows(results: &[Result_]) -> Vec<Vec<String>> {
     let paired = results.iter().any(|r| r.reference.is_some());
     let mut head = vec!["task", "items", "metric", "%", "95 %"];

@@ -16,7 +16,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Takes over Ctrl-C.
+    /// Creates the bar and handles Ctrl-C.
     pub(super) fn new() -> Result<Watcher, Failure> {
         Ok(Watcher {
             bar: progress::bar("{msg} {wide_bar} {pos}/{len} {eta} left"),

@@ -2,12 +2,12 @@
 
 use leyden_eval::{Divergence, Paired, Perplexity, Score};
 
-/// Significance below which a difference is called one.
+/// Maximum p value of a significant difference.
 const SIGNIFICANT: f64 = 0.05;
-/// Width of an interval from which on more questions are recommended.
+/// Minimum width of an interval for which more questions are recommended.
 const WIDE: f64 = 0.2;
 
-/// A sentence on the score of a task, and on the difference from a reference.
+/// Returns sentences about the score of a task and its difference from a reference.
 pub(super) fn of_score(name: &str, score: &Score, paired: Option<&Paired>) -> String {
     let (low, high) = score.interval;
     let (low, high) = ((100.0 * low).round(), (100.0 * high).round());
@@ -16,37 +16,37 @@ pub(super) fn of_score(name: &str, score: &Score, paired: Option<&Paired>) -> St
         n => format!("{n} questions"),
     };
     let mut text = format!(
-        "{name}: {} of {of} answered right; of 100 others like them, about {low} to {high} would be.",
+        "{name}: {} of {of} were answered right; of 100 similar questions it would be about {low} to {high}.",
         score.hits
     );
     if score.interval.1 - score.interval.0 > WIDE {
-        text += " More questions would narrow that.";
+        text += " More questions would narrow this range.";
     }
     match paired {
         Some(pair) if pair.p < SIGNIFICANT => {
             let word = if pair.difference > 0.0 { "better" } else { "worse" };
-            text += &format!(" The model is {word} than the reference, and chance hardly explains it.");
+            text += &format!(" The model is {word} than the reference; the difference is significant.");
         }
-        Some(_) => text += " The difference from the reference may be chance.",
+        Some(_) => text += " The difference from the reference is not significant.",
         None => {}
     }
     text
 }
 
-/// A sentence on a perplexity.
+/// Returns a sentence about a perplexity.
 pub(super) fn of_perplexity(found: &Perplexity) -> String {
     format!(
-        "At each token the model is as unsure as if it chose among {:.0} equally likely ones. Lower is better, and only models with \
-         one tokenizer compare, on one text.",
+        "At each token the model is as uncertain as in a choice among {:.0} equally likely tokens. Lower is better; compare only models \
+         with the same tokenizer, on the same text.",
         found.value
     )
 }
 
-/// A sentence on the distance from a reference.
+/// Returns a sentence about the divergence from a reference.
 pub(super) fn of_divergence(found: &Divergence) -> String {
     let (low, high) = found.same_top.interval;
     format!(
-        "In {:.0} of 100 places the model's first choice is the reference's ({:.0} to {:.0}); in the others it may write something else.",
+        "At {:.0} of 100 positions the model and the reference have the same best token ({:.0} to {:.0}).",
         100.0 * found.same_top.value,
         100.0 * low,
         100.0 * high

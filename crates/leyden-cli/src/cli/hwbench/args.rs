@@ -9,14 +9,15 @@ use leyden_tensor::DType;
 use crate::cli::arithmetic::level;
 use crate::cli::run::kv_type;
 
-/// Maximum number of rows, values along the depth, and columns: far beyond any model, low enough to notice a slip.
+/// Maximum number of rows, values along the depth, and columns: far beyond any model, but low enough to find typing
+/// errors.
 pub(super) const MAX_SIDE: usize = 1 << 20;
 /// Maximum number of heads.
 const MAX_HEADS: usize = 1 << 12;
 
-/// Measures read bandwidth, the products of every instruction-set tier in registers, the cost of an empty parallel
-/// job, the matrix product of every weight type, and attention over every type of keys and values, on every tier. Rates are
-/// medians. The plain path is measured on the matrix's first rows alone, and on few tokens.
+/// Measures read bandwidth; for each instruction set the peak rate of products in registers; the cost of an empty
+/// parallel job; the matrix product of each weight type; and attention with each type of KV cache. Rates are medians.
+/// The scalar path is measured on few rows and tokens only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     leyden hwbench\n  \
@@ -27,38 +28,38 @@ pub(crate) struct Args {
     /// Rows and depth of the weights
     #[arg(long, value_name = "ROWSxK", default_value = "4096x4096")]
     pub(super) shape: Shape,
-    /// Columns (tokens) that are multiplied together
+    /// Numbers of columns (tokens) of a product
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 8, 512])]
     pub(super) columns: Vec<usize>,
-    /// Weight types; by default all, or with `--kv-types` none
+    /// Weight types; by default all, or none with `--kv-types`
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = dtype)]
     pub(super) types: Vec<DType>,
-    /// Types of keys and values that attention reads; by default all, or with `--types` none
+    /// Types of the KV cache; by default all, or none with `--types`
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = kv_type)]
     pub(super) kv_types: Vec<KvType>,
-    /// Heads of queries, and of keys and values, of attention
+    /// Attention heads: of queries, and of keys and values
     #[arg(long, value_name = "QxKV", default_value = "32x8")]
     pub(super) heads: Heads,
-    /// Values of a head
+    /// Head dimension
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(super) head_dim: usize,
-    /// Cached tokens before those that attend
+    /// Number of cached tokens before the new ones
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub(super) depth: usize,
-    /// Instruction-set tiers; by default all that the machine has
+    /// Instruction sets; by default all that the machine has
     #[arg(long, value_name = "TIER", value_delimiter = ',', value_parser = level)]
     pub(super) isa: Vec<Level>,
-    /// Multiply BF16 weights with activations as they are instead of rounded to BF16
+    /// Multiply BF16 weights by F32 activations; by default activations are rounded to BF16
     #[arg(long)]
     pub(super) exact: bool,
-    /// Threads
+    /// Number of threads
     #[arg(short, long, value_name = "N")]
     pub(super) threads: Option<usize>,
-    /// MiB of each type's weights, and of its keys and values, in copies that take turns, so that they come from memory as a model's do; by
-    /// default sixteen times the last cache, at most 1024; 0 for one copy
+    /// Size in MiB of the copies of weights, and of keys and values; copies are used in turns, so that they come from
+    /// memory as in a model. By default sixteen times the last-level cache, at most 1024; 0 for one copy
     #[arg(long, value_name = "MIB")]
     pub(super) weights_mib: Option<usize>,
-    /// Samples of each product; fewer, but three, where they take more than half a second
+    /// Maximum number of samples of each product; sampling stops after half a second, but not before three samples
     #[arg(short, long, value_name = "N", default_value_t = 20)]
     pub(super) repetitions: usize,
     /// Print one JSON object
@@ -82,7 +83,7 @@ impl FromStr for Shape {
     }
 }
 
-/// Heads of queries, and of keys and values, which divide them.
+/// Numbers of query heads and of key-value heads; the second divides the first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
     pub(super) query: usize,
@@ -97,17 +98,17 @@ impl FromStr for Heads {
         if query.is_multiple_of(kv) {
             Ok(Heads { query, kv })
         } else {
-            Err(format!("{kv} heads of keys and values do not divide {query} of queries"))
+            Err(format!("the number of query heads, {query}, is not a multiple of the key-value heads, {kv}"))
         }
     }
 }
 
-/// Two numbers with an x between.
+/// Parses two numbers separated by x.
 fn two(text: &str, most: usize, such_as: &str) -> Result<[usize; 2], String> {
     let parse = |n: &str| n.parse::<usize>().ok().filter(|n| (1..=most).contains(n));
     match text.split_once('x').map(|(a, b)| (parse(a), parse(b))) {
         Some((Some(a), Some(b))) => Ok([a, b]),
-        _ => Err(format!("two numbers from 1 to {most} are wanted, such as {such_as}")),
+        _ => Err(format!("must be two numbers from 1 to {most}, such as {such_as}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Attention over one type of keys and values on one tier, timed.
+//! Timing of attention with one type of KV cache on one tier.
 
 use leyden_kernels::attention::{
     AttentionOptions, AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, KvType, attention,
@@ -11,20 +11,20 @@ use super::machine::Machine;
 use super::samples::{random, sampled};
 use crate::cli::failure::Failure;
 
-/// The plain path is tens of times slower, and so attends to so many cached tokens alone, with so many tokens.
+/// Number of cached tokens for the scalar path, which is tens of times slower.
 const PLAIN_DEPTH: usize = 256;
 const PLAIN_TOKENS: usize = 8;
-/// Different tokens that are cached; others repeat them.
+/// Number of different cached tokens, which are repeated.
 const DIFFERENT: usize = 61;
 
-/// Keys and values of one type, in several copies: a layer each.
+/// Keys and values of one type, in several copies (one per layer).
 #[derive(Debug)]
 pub(super) struct Cached {
     cache: KvCache,
     blocks: Vec<u32>,
 }
 
-/// Attention, timed.
+/// Measurement of attention.
 #[derive(Debug, Serialize)]
 pub(super) struct Attended {
     pub(super) kv_type: &'static str,
@@ -34,27 +34,27 @@ pub(super) struct Attended {
     pub(super) query_heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// Cached tokens before the first new one, and new ones, which also see those before them.
+    /// Number of cached tokens, and of new tokens, which also attend to the new tokens before them.
     pub(super) depth: usize,
     pub(super) tokens: usize,
-    /// Keys and values of the cached tokens in one copy, and how many copies take turns.
+    /// Bytes of keys and values in one copy, and number of copies.
     pub(super) kv_bytes: usize,
     pub(super) copies: usize,
     /// True if the copies together exceed the caches.
     pub(super) beyond_caches: bool,
     pub(super) samples: usize,
     pub(super) median_seconds: f64,
-    /// Products of queries and keys, and of weights and values.
+    /// Multiply-accumulates per second: queries times keys, and attention weights times values.
     pub(super) macs_per_second: f64,
     pub(super) kv_bytes_per_second: f64,
-    /// Share of the bandwidth of all threads; absent where the caches hold all copies.
+    /// Share of the bandwidth of all threads; `None` if all copies fit the caches.
     pub(super) bandwidth_share: Option<f64>,
-    /// Share of the products that the tier makes at most: of floats, and with quantised keys and values of integers.
+    /// Share of the tier's peak rate of float products, or for a quantised cache of integer products.
     pub(super) products_share: f64,
 }
 
 impl Cached {
-    /// Random keys and values of `args.depth` tokens and `tokens` more, in so many copies that they take `bytes` together, at least one.
+    /// Creates random keys and values of `args.depth + tokens` tokens, in copies of `bytes` in all, at least one copy.
     pub(super) fn new(
         cpu: &Cpu,
         kv_type: KvType,
@@ -104,7 +104,7 @@ impl Cached {
         });
         let kv_bytes = shape.token_bytes() / shape.layers.len() * (depth + tokens);
         let beyond_caches = kv_bytes.saturating_mul(shape.layers.len()) > crate::cli::bench::cache_bytes();
-        // A new token sees those before it and itself.
+        // A new token attends to itself and all tokens before it.
         let seen = tokens * depth + tokens * (tokens + 1) / 2;
         let macs = (2 * heads * dim * seen) as f64 / seconds;
         let read = kv_bytes as f64 / seconds;

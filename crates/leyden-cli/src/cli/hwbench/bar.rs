@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    /// Returns a bar of so many measurements.
+    /// Returns a bar for `steps` measurements.
     pub(super) fn new(steps: usize) -> Bar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}") {

@@ -1,4 +1,4 @@
-//! Products of one weight type on one tier, timed.
+//! Timing of the products of one weight type on one tier.
 
 use leyden_kernels::gemm::{PackedWeights, Product, Write, kernel_choice, multiply};
 use leyden_kernels::memory::Aligned;
@@ -11,9 +11,9 @@ use super::machine::Machine;
 use super::samples::{random, sampled};
 use crate::cli::failure::Failure;
 
-/// Rows of different weights; others repeat them.
+/// Number of different rows of weights, which are repeated.
 const DIFFERENT: usize = 61;
-/// The plain path is hundreds of times slower, and so gets only so many rows for each thread.
+/// Number of rows per thread for the scalar path, which is hundreds of times slower.
 const PLAIN_ROWS: usize = 32;
 
 /// Weights of one type, in several copies.
@@ -23,24 +23,24 @@ pub(super) struct Weights {
     rows: usize,
     k: usize,
     copies: Vec<PackedWeights>,
-    /// The first rows alone, for the plain path.
+    /// First rows, for the scalar path.
     few: PackedWeights,
 }
 
-/// One product, timed.
+/// Measurement of a product.
 #[derive(Debug, Serialize)]
 pub(super) struct Timed {
     #[serde(rename = "type")]
     pub(super) dtype: &'static str,
     pub(super) tier: &'static str,
-    /// True if the dispatcher chooses this tier for so many columns.
+    /// True if the dispatcher chooses this tier for this number of columns.
     pub(super) picked: bool,
     pub(super) rows: usize,
     pub(super) k: usize,
     pub(super) columns: usize,
-    /// Kernel of the registry, and the number of tiles from which panels are unpacked.
+    /// Name of the kernel, and the minimum of tiles for which panels are unpacked.
     pub(super) kernel: String,
-    /// Packed weights of one copy, and how many copies take turns.
+    /// Bytes of packed weights in one copy, and number of copies.
     pub(super) weight_bytes: usize,
     pub(super) copies: usize,
     /// True if the copies together exceed the caches.
@@ -49,14 +49,14 @@ pub(super) struct Timed {
     pub(super) median_seconds: f64,
     pub(super) macs_per_second: f64,
     pub(super) weight_bytes_per_second: f64,
-    /// Share of the bandwidth of all threads; absent where the caches hold the weights.
+    /// Share of the bandwidth of all threads; `None` if the weights fit the caches.
     pub(super) bandwidth_share: Option<f64>,
-    /// Share of the products that the tier makes at most.
+    /// Share of the tier's peak rate of products.
     pub(super) products_share: f64,
 }
 
 impl Weights {
-    /// Random weights, in so many copies that they take `bytes` together, at least one.
+    /// Creates random weights, in copies of `bytes` in all, at least one copy.
     pub(super) fn new(
         cpu: &Cpu,
         dtype: DType,
@@ -65,7 +65,7 @@ impl Weights {
     ) -> Result<Weights, Failure> {
         let row_bytes = dtype.row_bytes(k).ok_or_else(|| {
             Failure::usage(format!(
-                "`--shape`: a depth of {k} is no multiple of {dtype}'s {}",
+                "--shape: the depth {k} is not a multiple of {dtype}'s block of {}",
                 dtype.block_len()
             ))
         })?;
@@ -77,7 +77,7 @@ impl Weights {
                 quant::encode_row(dtype, &values, row);
                 continue;
             }
-            // Any bits are weights. With the highest exponent bit of every number of 16 bits clear, none is infinite.
+            // Random bits are valid weights. Clearing the highest exponent bit of each 16-bit number avoids infinities.
             row.iter_mut().zip(values.iter().cycle()).for_each(|(byte, v)| *byte = v.to_bits() as u8 & 0xbf);
         }
         let total = row_bytes.checked_mul(rows).ok_or_else(|| Failure::usage("`--shape` is too large"))?;
@@ -98,7 +98,7 @@ impl Weights {
         Ok(Weights { dtype, rows, k, copies, few })
     }
 
-    /// The activation format.
+    /// Returns the activation format.
     pub(super) fn act_format(&self) -> ActFormat {
         self.copies[0].act_format()
     }
@@ -109,7 +109,7 @@ impl Weights {
         let copies = if plain { std::slice::from_ref(&self.few) } else { &self.copies[..] };
         let rows = if plain { self.few.rows() } else { self.rows };
         let mut state = 2_u32;
-        // Most activations are small beside the largest, and sums of products then smaller than they could be.
+        // As in models, most activations are small relative to the largest.
         let x: Vec<f32> = (0..columns * self.k).map(|_| (0..4).map(|_| random(&mut state)).sum()).collect();
         let mut input = PackedA::default();
         input.fill(cpu.tier(), cpu.pool(), self.act_format(), &x, self.k);

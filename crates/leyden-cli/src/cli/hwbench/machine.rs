@@ -9,12 +9,12 @@ use super::bar::Bar;
 use crate::cli::bench::median;
 use crate::cli::failure::Failure;
 
-/// Empty jobs that are timed together: a single one is too short for a clock.
+/// Number of empty jobs timed together, because a single one is too short for the clock.
 const JOBS: usize = 2_000;
 /// Number of samples of a median.
 const SAMPLES: usize = 9;
 
-/// The limits of the machine.
+/// Peak rates of the machine.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     pub(super) bandwidth: Vec<Bandwidth>,
@@ -22,14 +22,14 @@ pub(super) struct Machine {
     pub(super) barriers: Vec<Barrier>,
 }
 
-/// Bytes that are read from memory.
+/// Read bandwidth of memory.
 #[derive(Debug, Serialize)]
 pub(super) struct Bandwidth {
     pub(super) threads: usize,
     pub(super) bytes_per_second: f64,
 }
 
-/// Products of one tier with all threads, in registers.
+/// Peak rates of products in registers on one tier, with all threads.
 #[derive(Debug, Serialize)]
 pub(super) struct Peaks {
     pub(super) tier: &'static str,
@@ -38,7 +38,7 @@ pub(super) struct Peaks {
     pub(super) bf16_macs_per_second: f64,
 }
 
-/// A job without work.
+/// Cost of an empty parallel job.
 #[derive(Debug, Serialize)]
 pub(super) struct Barrier {
     pub(super) threads: usize,
@@ -77,12 +77,12 @@ impl Machine {
         Ok(Machine { bandwidth, peaks, barriers })
     }
 
-    /// Bytes per second that all threads read.
+    /// Returns the bytes per second that all threads together read.
     pub(super) fn read_bytes(&self) -> f64 {
         self.bandwidth.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max)
     }
 
-    /// Products per second of a tier with activations of a grid.
+    /// Returns the peak products per second of a tier for an activation format.
     pub(super) fn macs(&self, level: Level, grid: ActFormat) -> f64 {
         let peaks = self.peaks.iter().find(|p| p.tier == level.name());
         peaks.map_or(0.0, |p| {
@@ -98,7 +98,7 @@ pub(super) fn start(tier: Tier, threads: usize) -> Result<Cpu, Failure> {
     Cpu::new(tier, threads).map_err(|error| Failure::new(format!("cannot start {threads} threads: {error}")))
 }
 
-/// Microseconds from the publication of an empty job, with an index for every member, to its end.
+/// Returns the microseconds of an empty job with an index for each thread, from its publication to its end.
 fn barrier(cpu: &Cpu) -> f64 {
     let pool: &Pool = cpu.pool();
     let sample = || {

@@ -1,9 +1,9 @@
-//! [`Description`]: facts about a model that do not come from its tensors, in any format.
+//! [`Description`]: facts about a model beside its tensors, for all formats.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Arrays up to this length are shown whole; vocabularies run to hundreds of thousands.
+/// Maximum length of an array that is shown whole; vocabularies have hundreds of thousands of entries.
 pub(super) const SHORT_ARRAY: usize = 16;
 
 #[derive(Debug, Serialize)]

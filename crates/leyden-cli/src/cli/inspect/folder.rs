@@ -12,7 +12,7 @@ use super::description::{Description, Format, SHORT_ARRAY, Token, TokenizerRepor
 pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
     let config = folder.config();
     let mut problems = Vec::new();
-    // Types of tensors that are not supported are reported one line each by the caller.
+    // The caller reports unsupported types of tensors, one line each.
     let of_model = HfModel::new(folder.clone()).and_then(|model| leyden_models::config_of(&model));
     if let Err(error) = &of_model
         && !matches!(error.kind(), ErrorKind::File(e) if matches!(e.kind(), leyden_tensor::ErrorKind::UnsupportedType(_)))
@@ -22,7 +22,7 @@ pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
     let spans = of_model.ok().and_then(|config| Some((config.spans?, u32::try_from(config.context).ok())));
     let tokenizer = file.tokenizer().map_err(|error| problems.push(error.to_string())).ok();
     let tokenizer = tokenizer.map(|tokenizer| describe_tokenizer(file, tokenizer.as_ref(), &mut problems));
-    // A value of the wrong type was reported above, or matters to nobody.
+    // A wrong type was reported above, or does not matter.
     let text = |key: &str| config.opt_str(key).ok().flatten().map(str::to_owned);
     let stated = config.object().iter().filter(|(_, value)| !value.is_null());
     let numbers = config.object().iter().filter(|(_, value)| value.is_number());
@@ -37,9 +37,7 @@ pub(super) fn describe(file: &ModelFile, folder: &HfFolder) -> Description {
         },
         labels: spans.map(|(spans, _)| {
             let (words, width) = (spans.max_words, spans.max_width);
-            format!(
-                "those of a request (GLiNER), on up to {width} words in a row; {words} words are read at once"
-            )
+            format!("from requests (GLiNER); entities of up to {width} words, windows of {words} words")
         }),
         hyperparameters: numbers.map(|(key, value)| (key.clone(), value.clone())).collect(),
         tokenizer,
@@ -72,7 +70,7 @@ fn describe_tokenizer(
     }
 }
 
-/// A value; of a long array its length.
+/// Returns a value, or the length of a long array.
 fn short(value: &Value) -> Value {
     match value {
         Value::Array(values) if values.len() > SHORT_ARRAY => {

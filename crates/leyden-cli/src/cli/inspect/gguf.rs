@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::description::{Description, Format, SHORT_ARRAY, Token, TokenizerReport};
 
-/// The key of the chat template.
+/// Key of the chat template.
 pub(super) const TEMPLATE: &str = "tokenizer.chat_template";
 
 /// Reads the metadata.
@@ -38,7 +38,7 @@ pub(super) fn describe(file: &Gguf, path: &str) -> Description {
     let config = is_model.then(|| leyden_models::config_of(file));
     let has_config = matches!(config, Some(Ok(_)));
     if let Some(Err(error)) = config {
-        // The reason for everything else, so it comes first.
+        // This is the cause of other problems, so it comes first.
         problems.insert(0, error.to_string());
     }
     let tokenizer = tokenizer(metadata, path, &mut problems);
@@ -57,7 +57,7 @@ pub(super) fn describe(file: &Gguf, path: &str) -> Description {
     }
 }
 
-/// Reads what the metadata says of the tokenizer, and tries whether it can be built.
+/// Reads the metadata of the tokenizer, and tries to build it.
 fn tokenizer(metadata: &Metadata, file: &str, problems: &mut Vec<String>) -> Option<TokenizerReport> {
     let model = match metadata.opt_str("tokenizer.ggml.model") {
         Ok(model) => model?.to_owned(),
@@ -67,7 +67,7 @@ fn tokenizer(metadata: &Metadata, file: &str, problems: &mut Vec<String>) -> Opt
         }
     };
     let built = leyden_text::from_gguf(metadata, file).map_err(|error| problems.push(error.to_string())).ok();
-    // A value of the wrong type was reported above, or matters to nobody.
+    // A wrong type was reported above, or does not matter.
     let tokens = metadata.opt_array_str("tokenizer.ggml.tokens").ok().flatten();
     let token = |key: &str| {
         let id = metadata.opt_u32(key).ok().flatten()?;
@@ -75,7 +75,7 @@ fn tokenizer(metadata: &Metadata, file: &str, problems: &mut Vec<String>) -> Opt
             tokens.as_ref().and_then(|tokens| tokens.get(usize::try_from(id).ok()?)).unwrap_or_default();
         Some(Token { id, text: String::from_utf8_lossy(text).into_owned() })
     };
-    // The tokenizer knows the rule that holds where the file is silent.
+    // The tokenizer knows the default.
     let rule = |ask: fn(&dyn Tokenizer) -> bool, key: &str| match &built {
         Some(tokenizer) => Some(ask(tokenizer.as_ref())),
         None => metadata.opt_bool(key).ok().flatten(),
@@ -93,7 +93,7 @@ fn tokenizer(metadata: &Metadata, file: &str, problems: &mut Vec<String>) -> Opt
     })
 }
 
-/// A metadata value in JSON. Long arrays become their type and length.
+/// Converts a metadata value to JSON. A long array becomes its type and length.
 fn json(entry: &Entry) -> Value {
     match entry {
         Entry::Bool(value) => Value::from(*value),

@@ -25,7 +25,7 @@ pub(super) fn execute(
     let bar = Bar::new(workload);
     let mut blocks: Vec<(Summary, Summary)> = Vec::new();
     for turn in 1..=args.turns {
-        // The same requests for both, and others in each turn.
+        // Both servers get the same requests; each turn has others.
         let mut step = workload.clone();
         step.seed = workload.seed.wrapping_add(u64::from(turn) << 32);
         let side = |target: &Target, name: &str| -> Result<Summary, Failure> {

@@ -1,4 +1,4 @@
-//! Search of the number of users that a server serves within an SLO.
+//! Search for the maximum of users within an SLO.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use crate::cli::text::{Table, plural};
 /// Step of the search: number of users, figures, verdict.
 type Step = (u32, Summary, Verdict);
 
-/// Searches and prints every step and the answer.
+/// Searches, and prints every step and the result.
 pub(super) fn execute(
     args: &Args,
     target: &Target,
@@ -42,16 +42,16 @@ pub(super) fn execute(
         }
         bar.suspend(|| report::warn(&summary));
         let verdict = held(&summary);
-        // Too few requests in a step with a slow server show no failure; the answer will say that it is not sure.
+        // A slow server may have too few requests in a step to show a failure; the result is then marked as unsure.
         search.tell(users, verdict != Verdict::Fail);
-        // The page shows the step that is the answer, or the first one where nothing holds.
+        // The page shows the step of the result, or the first step if one user is too many.
         if verdict != Verdict::Fail && users == search.holds() || best.is_none() {
             best = Some(run);
         }
         steps.push((users, summary, verdict));
     }
     bar.finish();
-    // An answer is sure if the step that is the answer was.
+    // The result is sure if its step had enough samples.
     let answer = search.holds();
     let sure = steps.iter().any(|(users, _, verdict)| *users == answer && *verdict == Verdict::Pass);
     let report = Report { args, target, workload, search: true };
@@ -77,21 +77,21 @@ pub(super) fn execute(
             Some(fails) => format!("{fails} are too many"),
             None => format!("more were not tried (--max-users {})", args.max_users),
         };
-        writeln!(out, "\nthis server holds {}; {beyond}", plural(answer as usize, "user"))?;
+        writeln!(out, "\nmaximum within the SLO: {}; {beyond}", plural(answer as usize, "user"))?;
     }
     out.flush()?;
     if answer == 0 {
-        return Err(Failure::new("not even one user has what the SLO promises"));
+        return Err(Failure::new("the SLO is missed even with one user"));
     }
     if !sure {
         let why =
             format!("too few requests in the step with {} for a verdict", plural(answer as usize, "user"));
-        return Err(Failure::inconclusive(why).hint("give the steps more time with --duration"));
+        return Err(Failure::inconclusive(why).hint("use longer steps: --duration"));
     }
     Ok(())
 }
 
-/// The workload of a step. Every step has prompts of its own, which no cache has seen.
+/// Returns the workload of a step. Every step has its own prompts, so that none is in a cache.
 fn with_users(workload: &Workload, users: u32, step: u64) -> Workload {
     let mut changed = workload.clone();
     if let Arrivals::Users(_, pause) = workload.arrivals {
@@ -143,7 +143,7 @@ fn page(
     let mut facts = report.facts();
     let what = if answer == 0 { "1 user, which is too many".into() } else { plural(answer as usize, "user") };
     facts.push(("figures and plots".to_owned(), what));
-    let title = format!("leyden load: this server holds {}", plural(answer as usize, "user"));
+    let title = format!("leyden load: maximum within the SLO: {}", plural(answer as usize, "user"));
     let page = Page { title: &title, facts: &facts, run, summary: &summary, slo, steps: &shown };
     Ok(write_page(path, &page.html())?)
 }

@@ -1,4 +1,4 @@
-//! A bar on a terminal while a load runs, and what running it cost.
+//! Progress bar of a load on a terminal, and processor use of the load generator.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::failure::Failure;
 
-/// Shows how far a run is; nothing where standard error is no terminal.
+/// Progress bar of a run, shown if standard error is a terminal.
 #[derive(Debug)]
 pub(super) struct Bar {
     bar: ProgressBar,
@@ -24,7 +24,7 @@ impl Bar {
         match (workload.duration, workload.requests) {
             (Some(duration), _) => bar.set_length(millis(workload.warmup + workload.ramp + duration)),
             (None, Some(requests)) => bar.set_length(requests),
-            // The length of a trace is that of its arrivals.
+            // The duration of a trace is that of its arrivals.
             (None, None) => bar.set_length(1),
         }
         Self { bar }
@@ -41,17 +41,17 @@ impl Bar {
         self.bar.set_message(format!("{what}{running} in flight, {completed} complete{failed}"));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Begins again, for another run of the same length.
+    /// Resets the bar for another run of the same duration.
     pub(super) fn again(&self) {
         self.bar.reset();
     }
 
-    /// Prints with the bar out of the way.
+    /// Calls `print` while the bar is hidden.
     pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
@@ -64,14 +64,14 @@ fn millis(time: Duration) -> u64 {
 /// Processor use of the load generator, which may share the machine with the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Generator {
-    /// Processor time.
+    /// Processor time in seconds.
     cpu: f64,
-    /// Time that passed.
+    /// Elapsed time in seconds.
     wall: f64,
 }
 
 impl Generator {
-    /// Processors that it kept busy on average.
+    /// Returns the average number of busy processors.
     pub(super) fn share(&self) -> f64 {
         self.cpu / self.wall.max(1e-9)
     }
@@ -81,7 +81,7 @@ impl Generator {
     }
 }
 
-/// Runs a workload under the bar. `what` stands before the rest of its message.
+/// Runs a workload with the bar, whose message begins with `what`.
 pub(super) fn measured(
     target: &Target,
     workload: &Workload,
@@ -95,7 +95,7 @@ pub(super) fn measured(
     Ok((run, Generator { cpu: cpu_seconds() - cpu, wall: wall.elapsed().as_secs_f64() }))
 }
 
-/// Seconds of processor time that this process has used.
+/// Returns the processor time of this process in seconds.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -16,7 +16,7 @@ pub(super) struct Report<'a> {
     pub(super) args: &'a Args,
     pub(super) target: &'a Target,
     pub(super) workload: &'a Workload,
-    /// True for a search of the number of users, which is then not part of the workload.
+    /// True for a search for the number of users, which is then not part of the workload.
     pub(super) search: bool,
 }
 
@@ -33,7 +33,7 @@ impl Report<'_> {
         let source = match calibration.source {
             Source::Tokenize => "by /tokenize",
             Source::Usage => "by usage",
-            Source::Assumed => "assumed: the server does not tell",
+            Source::Assumed => "assumed: the server does not report it",
         };
         if !matches!(w.arrivals, Arrivals::Trace { .. }) {
             let prefix =
@@ -112,7 +112,7 @@ impl Report<'_> {
     }
 }
 
-/// A server in JSON.
+/// Returns a server as JSON.
 pub(super) fn server(target: &Target) -> Result<Value, Failure> {
     Ok(json!({
         "url": target.server().base().to_string(),
@@ -121,16 +121,16 @@ pub(super) fn server(target: &Target) -> Result<Value, Failure> {
     }))
 }
 
-/// Figures in JSON.
+/// Returns figures as JSON.
 pub(super) fn value(figures: &impl Serialize) -> Result<Value, Failure> {
     Ok(serde_json::to_value(figures)?)
 }
 
 fn arrivals(w: &Workload, search: bool) -> String {
     let mut text = match &w.arrivals {
-        Arrivals::Users(..) if search => "as many users as hold".to_owned(),
+        Arrivals::Users(..) if search => "maximum of users".to_owned(),
         Arrivals::Users(n, _) => plural(*n as usize, "user"),
-        Arrivals::Rate(rate) => format!("{rate} requests/s at random"),
+        Arrivals::Rate(rate) => format!("{rate} requests/s, random arrivals"),
         Arrivals::Trace { trace, scale, length_scale } => {
             let lengths =
                 if *length_scale == 1.0 { String::new() } else { format!(", lengths times {length_scale}") };
@@ -147,7 +147,7 @@ fn arrivals(w: &Workload, search: bool) -> String {
     if before > 0.0 { format!("{text} after {before} s") } else { text }
 }
 
-/// The figures of a run, for a person.
+/// Writes the figures of a run as text.
 pub(super) fn figures(out: &mut dyn Write, s: &Summary, generator: Option<&Generator>) -> io::Result<()> {
     let mut facts = Facts::default();
     let c = &s.requests;
@@ -170,26 +170,23 @@ pub(super) fn figures(out: &mut dyn Write, s: &Summary, generator: Option<&Gener
         facts.add("per user", format!("{} t/s in the median, {slow}", rate(user.p50)));
     }
     if let Some(share) = s.cached_share.filter(|share| *share > 0.0) {
-        facts.add("cached", format!("{:.1} % of the tokens of prompts", share * 100.0));
+        facts.add("cached", format!("{:.1} % of the prompt tokens", share * 100.0));
     }
     if let Some(per_event) = s.tokens_per_event.filter(|n| (n - 1.0).abs() > 0.02) {
-        facts.add(
-            "events",
-            format!("{per_event:.2} tokens each, so inter-token times are between groups of tokens"),
-        );
+        facts.add("events", format!("{per_event:.2} tokens each, so inter-token times are between events"));
     }
     if let Some(share) = s.together_share.filter(|share| *share > 0.05) {
         facts.add(
             "together",
-            format!("{:.0} % of events were read with the one before, 0 s after it", share * 100.0),
+            format!("{:.0} % of events arrived together with the previous one, 0 s after it", share * 100.0),
         );
     }
     if s.short_answers > 0 {
-        facts.add("short", format!("{} with fewer tokens than asked for", plural(s.short_answers, "answer")));
+        facts.add("short", format!("{} with fewer tokens than requested", plural(s.short_answers, "answer")));
     }
     let lag = s.send_lag_s.map_or(0.0, |lag| lag.p99);
     let cpu = generator.map(|g| format!(", {:.2} processors busy", g.share())).unwrap_or_default();
-    facts.add("generator", format!("requests late by {} (p99){cpu}", seconds(lag)));
+    facts.add("generator", format!("requests sent late by {} (p99){cpu}", seconds(lag)));
     facts.write(out)?;
     writeln!(out)?;
 
@@ -210,7 +207,7 @@ pub(super) fn figures(out: &mut dyn Write, s: &Summary, generator: Option<&Gener
 
     if !s.errors.is_empty() {
         writeln!(out)?;
-        let mut table = Table::new(&["failure", "requests", "one of them"], &[1]);
+        let mut table = Table::new(&["failure", "requests", "example"], &[1]);
         for row in &s.errors {
             table.add(vec![row.class.name().into(), row.count.to_string(), printable(&row.example, 200)]);
         }
@@ -235,7 +232,7 @@ pub(super) fn figures(out: &mut dyn Write, s: &Summary, generator: Option<&Gener
     writeln!(out, "goodput {:.1} % of requests, {} requests/s", slo.goodput * 100.0, rate(slo.goodput_per_s))
 }
 
-/// A verdict for a person.
+/// Returns a verdict as text.
 pub(super) fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "PASS",
@@ -244,11 +241,11 @@ pub(super) fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Says where figures are less than they seem.
+/// Prints warnings about figures that may be misleading.
 pub(super) fn warn(s: &Summary) {
     if s.is_late() {
         let lag = s.send_lag_s.map_or(0.0, |lag| lag.p99);
-        // Nobody is left to tell if this fails.
+        // Errors of standard error cannot be reported.
         let _ = writeln!(
             io::stderr(),
             "warning: the generator itself sent requests {} late (p99): it lacks processor time or threads, and \
@@ -258,13 +255,13 @@ pub(super) fn warn(s: &Summary) {
     }
 }
 
-/// Three digits of a rate.
+/// Formats a rate with three digits.
 pub(super) fn rate(n: f64) -> String {
     let digits = if n >= 99.95 || n == 0.0 { 0 } else { 1 + usize::from(n < 9.995) };
     format!("{n:.digits$}")
 }
 
-/// Seconds in the unit that reads best.
+/// Formats seconds in a suitable unit.
 pub(super) fn seconds(s: f64) -> String {
     if s >= 0.9995 {
         format!("{} s", rate(s))

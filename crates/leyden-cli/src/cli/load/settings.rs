@@ -1,4 +1,4 @@
-//! From arguments to a workload and a target.
+//! Conversion of arguments to a workload and a target.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +15,7 @@ use super::args::{Args, Goal};
 use crate::cli::failure::Failure;
 use crate::cli::knobs;
 
-/// Maximum size of a key file.
+/// Maximum size of a key file in bytes.
 const MAX_KEY_BYTES: u64 = 8 << 10;
 /// Default duration of a step of a search or a turn of a comparison, and of any other run.
 const STEP: Duration = Duration::from_secs(30);
@@ -64,7 +64,7 @@ pub(super) fn target(args: &Args, base: &Base, second: bool, control: &Control) 
     let file = if second { &args.compare_api_key_file } else { &args.api_key_file };
     let key = match file {
         Some(path) => Some(key_file(path)?),
-        // The key of one server is no business of another one's.
+        // The key of one server must not be sent to the other.
         None if second => None,
         None => knobs::api_key().map(|text| ApiKey::new(&text, knobs::API_KEY)).transpose()?,
     };
@@ -88,7 +88,7 @@ pub(in crate::cli) fn key_file(path: &Path) -> Result<ApiKey, Failure> {
     Ok(ApiKey::new(&text, &path.display().to_string())?)
 }
 
-/// Another one in each run, short enough to be typed.
+/// Returns a new seed, short enough to be typed.
 fn fresh_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_micros() as u64 % 1_000_000_000

@@ -9,16 +9,16 @@ use leyden_hub::Event;
 use crate::cli::notes::Notes;
 use crate::cli::text::{bytes, plural, printable};
 
-/// Between two lines about the same file.
+/// Time between two lines about the same file.
 const PACE: Duration = Duration::from_secs(10);
 
-/// Shows the events of one pull.
+/// Display of the events of one pull.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// Drawn on a terminal only.
+    /// Bar on a terminal; `None` elsewhere.
     bar: Option<ProgressBar>,
     notes: Notes,
-    /// Bytes of files that are in their place.
+    /// Bytes of complete files.
     done: u64,
     file: String,
     file_bytes: u64,
@@ -40,10 +40,10 @@ impl Progress {
 
     pub(super) fn hear(&mut self, event: &Event<'_>) {
         match *event {
-            Event::Waiting => self.say("another pull of this repository is at work; waiting for it"),
+            Event::Waiting => self.say("waiting for another pull of this repository"),
             Event::Chosen { file, of } => {
                 self.say(&format!(
-                    "{}: chosen of {of}; :QUANTISATION behind the name takes another",
+                    "{}: chosen from {of}; add :QUANTISATION to the name to choose another",
                     printable(file, 200)
                 ));
             }
@@ -59,16 +59,16 @@ impl Progress {
                 self.at(0);
             }
             Event::Retry { error, wait } => {
-                self.say(&format!("{error}; trying again in {} s", wait.as_secs_f32().ceil()));
+                self.say(&format!("{error}; retrying in {} s", wait.as_secs_f32().ceil()));
             }
             Event::StartOver { path } => {
-                self.say(&format!("{}: not what the hub has; from the beginning", printable(path, 200)));
+                self.say(&format!("{}: wrong checksum; downloading it again", printable(path, 200)));
             }
             _ => {}
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! Types tensor by tensor for a size that the user names.
+//! Choice of a type for each tensor for a target size.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,11 +15,10 @@ use super::super::notes::Notes;
 use super::super::{progress, run};
 use super::args::Args;
 
-/// Tokens of a window that costs are measured on.
+/// Tokens in a window of the calibration text.
 const WINDOW: usize = 512;
 
-/// Gives every tensor of the plan the type with which the model of the wanted size loses the least; the target of most of
-/// them.
+/// Chooses the types of the plan's tensors with the smallest loss at the target size. Returns the most frequent type.
 pub(super) fn fit(
     args: &Args,
     path: &Path,
@@ -31,13 +30,13 @@ pub(super) fn fit(
     let values: usize = plan.tensors.iter().map(|t| t.values()).sum();
     let budget = match (args.target_size, args.target_bpw) {
         (Some(size), _) => {
-            // What is not tensors: metadata and vocabulary.
+            // Bytes of the file beside tensors: metadata and vocabulary.
             let files: u64 = source.file_metadata().map_or(0, |all| all.iter().map(|meta| meta.len()).sum());
             let rest = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(source_bytes(source)?);
             usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(rest)
         }
         (None, Some(bits)) => (bits * values as f64 / 8.0) as usize,
-        (None, None) => return Err(Failure::usage("TYPE: missing")),
+        (None, None) => return Err(Failure::usage("TYPE is missing")),
     };
     let bar = progress::bar("{msg} {wide_bar} {pos}/{len} {eta} left");
     let mut watch = |done: usize, all: usize, what: &str| {
@@ -54,9 +53,8 @@ pub(super) fn fit(
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    choose(plan, &all, &costs, budget).map_err(|error| {
-        Failure::new(error).hint("ask for more, or leave out --target-bpw and name a smaller model")
-    })?;
+    choose(plan, &all, &costs, budget)
+        .map_err(|error| Failure::new(error).hint("raise the target, or use a smaller model"))?;
     let most = Target::all().max_by_key(|target| {
         let of_type = plan.tensors.iter().filter(|t| t.is_matrix() && t.to == target.base());
         of_type.map(|t| t.values()).sum::<usize>()
@@ -73,7 +71,7 @@ fn source_bytes(source: &Gguf) -> Result<usize, Failure> {
     Ok(bytes)
 }
 
-/// KL divergence for each unit of error of every tensor, from the model with that tensor alone quantised.
+/// Measures for each tensor the KL divergence per unit of error, with this tensor alone quantised.
 fn measured(
     args: &Args,
     path: &Path,
@@ -106,7 +104,7 @@ fn measured(
         let mut file = LogitsFile::open(&kept)?;
         let quiet = &mut |_: leyden_eval::Progress<'_>| ControlFlow::Continue(());
         let found = divergence(&model, &windows, &mut Reference::File(&mut file), &run_, quiet)?;
-        // Below the noise of a measurement it costs next to nothing.
+        // A divergence below the noise of measurement counts as nearly none.
         costs.push(found.kld.value.max(1e-8) / tried.error.max(f64::MIN_POSITIVE));
     }
     Ok(costs)

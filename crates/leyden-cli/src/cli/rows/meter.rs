@@ -1,4 +1,4 @@
-//! Progress over rows, with the time that is left: a bar on a terminal, a line now and then elsewhere.
+//! Progress of rows and remaining time: a bar on a terminal, occasional lines elsewhere.
 
 use super::super::notes::Notes;
 use super::super::progress;
@@ -6,9 +6,9 @@ use indicatif::{HumanDuration, ProgressBar};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-/// Steps of a full bar.
+/// Number of steps of a full bar.
 const STEPS: u64 = 10_000;
-/// Time between two lines where standard error is no terminal.
+/// Time between two lines if standard error is not a terminal.
 const LINES_EVERY: Duration = Duration::from_secs(30);
 
 /// Progress of a run.
@@ -17,24 +17,24 @@ pub(crate) struct Meter {
     notes: Notes,
     start: Instant,
     said: Instant,
-    /// Rows and share of the input at the start of the computation, after the rows of an earlier run.
+    /// Rows and share of the input at the start, after the rows of an interrupted run.
     first: Option<(u64, f64)>,
 }
 
 impl Meter {
-    /// Progress that is shown unless results go to the same terminal, or `lines` and a terminal are both missing.
+    /// Creates the progress display. Nothing is shown if results are printed on the same terminal.
     pub(crate) fn new(to_file: bool, notes: Notes) -> Meter {
         let shown = !notes.is_quiet() && (to_file || !io::stdout().is_terminal());
         let bar = shown.then(|| progress::bar("{msg} {wide_bar} {percent} % {eta} left")).flatten();
         if let Some(bar) = &bar {
             bar.set_length(STEPS);
         }
-        // Whoever reads standard output sees the progress by it.
+        // Results on standard output show the progress themselves.
         let notes = if to_file { notes } else { Notes::silent() };
         Meter { bar, notes, start: Instant::now(), said: Instant::now(), first: None }
     }
 
-    /// Marks the start of the computation, behind `rows` rows that were done before.
+    /// Marks the start of the computation, after `rows` rows of an interrupted run.
     pub(crate) fn begin(&mut self, rows: u64, share: Option<f64>) {
         self.first = Some((rows, share.unwrap_or(0.0)));
         (self.start, self.said) = (Instant::now(), Instant::now());
@@ -67,13 +67,13 @@ impl Meter {
         }
     }
 
-    /// Rows per second since the start of the computation.
+    /// Returns the rows per second since the start of the computation.
     pub(crate) fn rate(&self, rows: u64) -> f64 {
         let before = self.first.map_or(0, |(rows, _)| rows);
         rows.saturating_sub(before) as f64 / self.start.elapsed().as_secs_f64().max(1e-6)
     }
 
-    /// Time since the start of the computation.
+    /// Returns the seconds since the start of the computation.
     pub(crate) fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }

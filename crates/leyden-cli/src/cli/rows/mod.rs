@@ -1,4 +1,4 @@
-//! Rows that commands read and write: their options, the rows themselves, and the sink of results.
+//! Rows that commands read and write: options, input rows, and the sink of results.
 
 mod meter;
 mod sink;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 pub(super) use meter::Meter;
 pub(super) use sink::{Shown, Sink, number, numbers, object, plain_numbers};
 
-/// Options of an input in rows.
+/// Options of input rows.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RowOptions {
-    /// Read rows from this file: text lines (.txt), .csv, .tsv, .json, .jsonl or .parquet, also compressed (.csv.gz); - is
-    /// standard input
+    /// Input file: text lines (.txt), .csv, .tsv, .json, .jsonl or .parquet, also compressed (.csv.gz); `-` is standard
+    /// input
     #[arg(short, long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
-    /// Column or field with the text; by default `text`
+    /// Column or field with the text; default `text`
     #[arg(long, value_name = "NAME")]
     pub(super) column: Option<String>,
-    /// Format of the rows, where the name's ending does not tell it: text, csv, tsv, json, jsonl or parquet
+    /// Format of the input, instead of that of the file's ending: text, csv, tsv, json, jsonl or parquet
     #[arg(long, value_name = "FORMAT")]
     pub(super) format: Option<Format>,
 }
@@ -29,17 +29,17 @@ pub(crate) struct RowOptions {
 /// Option of an output file.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct OutputOption {
-    /// Write the results into this file: .jsonl, .json, .csv, .tsv, .parquet, .txt or, of vectors, .npy. After an interrupt the
-    /// same command goes on where it was
+    /// Output file: .jsonl, .json, .csv, .tsv, .parquet, .txt or, for vectors, .npy. The same command continues an
+    /// interrupted run
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 }
 
 impl OutputOption {
-    /// The file and its format, checked before anything is computed.
+    /// Returns the file and its format, and checks them before anything is computed.
     ///
     /// # Errors
-    /// The ending is unknown, nothing can be written there, or it is one of the inputs.
+    /// The ending is unknown, the file cannot be written, or it is one of the inputs.
     pub(super) fn file<'a>(
         &self,
         inputs: impl IntoIterator<Item = &'a Path>,
@@ -55,7 +55,7 @@ impl OutputOption {
 /// Rows of an input, with its name for messages.
 pub(super) struct Rows {
     source: Source,
-    /// The file; empty for texts of the command line.
+    /// File name; empty for texts of the command line.
     name: String,
     column: Option<String>,
 }
@@ -66,14 +66,14 @@ enum Source {
 }
 
 impl Rows {
-    /// Texts of the command line.
+    /// Returns the texts of the command line as rows.
     pub(super) fn of_texts(texts: &[String]) -> Rows {
         let row = |(i, text): (usize, &String)| Row::of_text(text.clone(), format!("text {}", i + 1));
         let texts: Vec<Row> = texts.iter().enumerate().map(row).collect();
         Rows { source: Source::Texts(texts.into_iter()), name: String::new(), column: None }
     }
 
-    /// Rows of a file, or of standard input.
+    /// Opens a file, or standard input.
     ///
     /// # Errors
     /// The file cannot be read, its format is unknown, or it has no column of that name.
@@ -84,8 +84,7 @@ impl Rows {
             None => {
                 let stdin = io::stdin();
                 if stdin.is_terminal() {
-                    let what =
-                        "reading texts from the terminal, one on a line; end with Ctrl-D on an empty line";
+                    let what = "reading texts from the terminal, one on each line; press Ctrl-D on an empty line to end";
                     let _ = writeln!(io::stderr(), "{what}");
                 }
                 let name = "standard input";
@@ -98,17 +97,17 @@ impl Rows {
             && !columns.iter().any(|column| column == wanted)
         {
             return Err(Failure::usage(format!("{name}: no column `{wanted}`")).hint(format!(
-                "name the column of the texts with --column; there are: {}",
+                "choose the column of the texts with --column; columns: {}",
                 columns.join(", ")
             )));
         }
         Ok(Rows { source: Source::File(reader), name, column: column.clone() })
     }
 
-    /// Returns the next rows, at most `most`; none at the end.
+    /// Returns the next rows, at most `most`; empty at the end.
     ///
     /// # Errors
-    /// The file cannot be read any further.
+    /// The file cannot be read.
     pub(super) fn take(&mut self, most: usize) -> Result<Vec<Row>, Failure> {
         let mut rows = Vec::new();
         while rows.len() < most {
@@ -127,7 +126,7 @@ impl Rows {
         row.text(self.column.as_deref())
     }
 
-    /// Place of a row for the beginning of a message.
+    /// Returns the place of a row, for the beginning of a message.
     pub(super) fn place(&self, row: &Row) -> String {
         match self.name.is_empty() {
             true => format!("{}: ", row.place),
@@ -135,7 +134,7 @@ impl Rows {
         }
     }
 
-    /// Share of the input that has been read, from 0 to 1.
+    /// Returns the share of the input that has been read, from 0 to 1.
     pub(super) fn share(&self) -> Option<f64> {
         match &self.source {
             Source::Texts(_) => None,

@@ -1,4 +1,4 @@
-//! The sink of results: standard output, or a journal that becomes the output file.
+//! Sink of results: standard output, or a journal that becomes the output file.
 
 use super::super::failure::Failure;
 use leyden_rows::{Entry, Journal, Output, Row};
@@ -6,45 +6,45 @@ use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Field with the reason of a row that has no result.
+/// Field with the reason why a row has no result.
 const ERROR: &str = "error";
 
-/// The result of one row, as commands show it.
+/// Result of one row, as commands print it.
 pub(crate) trait Shown {
-    /// Names of the fields that a result may have: a field of a row that is called so gets another name, also in rows with errors.
+    /// Names of the fields of results: row fields with these names are renamed, also in rows with errors.
     const NAMES: &'static [&'static str];
 
-    /// Lines of plain text, each with its end.
+    /// Returns the lines of plain text, with line breaks.
     fn lines(&self) -> String;
 
-    /// Fields with their values as JSON text.
+    /// Returns the fields with their values as JSON text.
     fn fields(&self) -> Vec<(&'static str, String)>;
 
-    /// Key of an output that is sorted, the greatest first.
+    /// Returns the key of a sorted output, the greatest first.
     fn key(&self) -> f32 {
         0.0
     }
 
-    /// Takes the place of the row in the input, from 0.
+    /// Sets the index of the row in the input, from 0.
     fn set_index(&mut self, _index: u64) {}
 
-    /// Lines for a row without a result.
+    /// Returns the lines for a row without a result.
     fn error_lines(reason: &str) -> String
     where
         Self: Sized,
     {
-        // A line has one line.
+        // Line breaks would split the output line.
         let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         format!("error: {reason}\n")
     }
 }
 
-/// Results of rows on their way out.
+/// Writer of the results of rows.
 pub(crate) struct Sink<'o> {
     to: To<'o>,
-    /// `true` if objects have the fields of their row, `false` for the one text of a command line.
+    /// True if objects have the fields of their row; false for a single text of the command line.
     with_row: bool,
-    /// Number of rows with an error, of this run and those that it resumes.
+    /// Number of rows with an error, including interrupted runs.
     failed: u64,
     rows: u64,
     first_error: Option<String>,
@@ -57,7 +57,7 @@ enum To<'o> {
         out: &'o mut dyn Write,
         json: bool,
     },
-    /// Printed at the end, in another order.
+    /// Rows to be printed at the end, sorted.
     Sorted {
         out: &'o mut dyn Write,
         json: bool,
@@ -71,17 +71,17 @@ enum To<'o> {
 }
 
 impl<'o> Sink<'o> {
-    /// Standard output: plain lines, or JSON objects.
+    /// Creates a sink on standard output: plain lines, or JSON objects.
     pub(crate) fn print(out: &'o mut dyn Write, json: bool, with_row: bool) -> Sink<'o> {
         Sink { to: To::Print { out, json }, with_row, failed: 0, rows: 0, first_error: None, sorted: None }
     }
 
-    /// A file, through the journal beside it. `run` identifies model and settings.
+    /// Creates a sink to a file, through the journal beside it. `run` identifies model and settings.
     ///
     /// # Errors
     /// The journal cannot be opened, or is of another run.
     pub(crate) fn file(path: &Path, output: Output, run: &str) -> Result<Sink<'o>, Failure> {
-        // An order of its own for every format: text lines are kept as such.
+        // The journal has text lines for text output, else objects.
         let run = format!("{run} {}", if output == Output::Text { "text" } else { "objects" });
         let journal = Journal::open(path, &run)?;
         let (failed, rows) = (journal.failed(), journal.rows());
@@ -89,10 +89,10 @@ impl<'o> Sink<'o> {
         Ok(Sink { to, with_row: true, failed, rows, first_error: None, sorted: None })
     }
 
-    /// Standard output, the row with the greatest key first, at most `most` rows without an error.
+    /// Creates a sink on standard output, sorted by descending key, with at most `most` rows without an error.
     ///
     /// # Errors
-    /// There is no room for temporary files.
+    /// Temporary files cannot be written.
     pub(crate) fn sorted(
         out: &'o mut dyn Write,
         json: bool,
@@ -103,7 +103,7 @@ impl<'o> Sink<'o> {
         Ok(Sink { to, with_row: true, failed: 0, rows: 0, first_error: None, sorted })
     }
 
-    /// A file, sorted as [`sorted`](Self::sorted) is.
+    /// Creates a sink to a file, sorted as in [`sorted`](Self::sorted).
     ///
     /// # Errors
     /// As for [`file`](Self::file).
@@ -117,7 +117,7 @@ impl<'o> Sink<'o> {
         Ok(Sink { sorted, ..Sink::file(path, output, run)? })
     }
 
-    /// Number of rows that an earlier run finished.
+    /// Returns the number of rows that an interrupted run finished.
     pub(crate) fn kept(&self) -> u64 {
         match &self.to {
             To::Print { .. } | To::Sorted { .. } => 0,
@@ -125,15 +125,15 @@ impl<'o> Sink<'o> {
         }
     }
 
-    /// Number of finished rows.
+    /// Returns the number of finished rows.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// `true` for a row that an earlier run finished.
+    /// Returns true if an interrupted run finished the row.
     ///
     /// # Errors
-    /// The input changed since.
+    /// The input changed since then.
     pub(crate) fn has(&mut self, row: &Row) -> Result<bool, Failure> {
         match &mut self.to {
             To::Print { .. } | To::Sorted { .. } => Ok(false),
@@ -141,7 +141,7 @@ impl<'o> Sink<'o> {
         }
     }
 
-    /// Writes the result of a row, or the reason why it has none; `place` begins a message about it.
+    /// Writes the result of a row, or the reason why it has none; a message about it begins with `place`.
     ///
     /// # Errors
     /// Writing failed.
@@ -181,13 +181,13 @@ impl<'o> Sink<'o> {
         Ok(())
     }
 
-    /// Makes finished rows visible, or safe from a kill.
+    /// Writes out finished rows, so that they are visible, or survive a kill.
     ///
     /// # Errors
     /// Writing failed.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         match &mut self.to {
-            // Whoever reads along need not wait for the last row.
+            // Readers of a pipe get rows early.
             To::Print { out, .. } => Ok(out.flush()?),
             To::Sorted { .. } => Ok(()),
             To::File { journal, .. } => Ok(journal.sync()?),
@@ -197,7 +197,7 @@ impl<'o> Sink<'o> {
     /// Writes the output file.
     ///
     /// # Errors
-    /// The file cannot be written; the journal stays.
+    /// The file cannot be written; the journal is kept.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         match &mut self.to {
             To::Print { .. } => {}
@@ -225,7 +225,7 @@ impl<'o> Sink<'o> {
         Ok(())
     }
 
-    /// The failure of a run that has rows with errors.
+    /// Returns the failure of a run if there are rows with errors.
     pub(crate) fn verdict(&self) -> Result<(), Failure> {
         if self.failed == 0 {
             return Ok(());
@@ -234,14 +234,15 @@ impl<'o> Sink<'o> {
             self.first_error.as_ref().map_or_else(String::new, |first| format!(", the first: {first}"));
         let message = format!("rows without a result: {} of {}{first}", self.failed, self.rows);
         let hint = match first.contains(" tokens, but the model takes ") {
-            true => "shorten the text, or leave out its end with --truncate",
-            false => "such rows have the reason in `error`; mend them and run them again",
+            true => "shorten the text, or use --truncate",
+            false => "the field `error` of these rows has the reason; correct them and run the command again",
         };
         Err(Failure::new(message).hint(hint))
     }
 }
 
-/// Makes an object of the fields of a row and of its result. A field of the row whose name the result has becomes `input_NAME`.
+/// Writes an object with the fields of a row and of its result. A row field with the name of a result field becomes
+/// `input_NAME`.
 pub(crate) fn object(
     row: Option<&Map<String, Value>>,
     names: &[&str],
@@ -271,22 +272,22 @@ pub(crate) fn object(
     text
 }
 
-/// Writes a number as JSON, with the digits that the server writes; `null` for what is no number.
+/// Formats a number as JSON, with the same digits as the server; `null` for NaN and infinities.
 pub(crate) fn number(x: f32) -> String {
     serde_json::to_string(&f64::from(x)).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// Writes a vector as JSON.
+/// Formats a vector as JSON.
 pub(crate) fn numbers(vector: &[f32]) -> String {
     serde_json::to_string(vector).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// Writes a vector as plain text, with blanks between its numbers.
+/// Formats a vector as plain text, with spaces between the numbers.
 pub(crate) fn plain_numbers(vector: &[f32]) -> String {
     let mut line = Vec::new();
     for (i, x) in vector.iter().enumerate() {
         let blank = if i == 0 { "" } else { " " };
-        // Memory takes whatever is written.
+        // Writing to memory cannot fail.
         let _: io::Result<()> = write!(line, "{blank}{x}");
     }
     String::from_utf8_lossy(&line).into_owned()
@@ -308,7 +309,7 @@ mod tests {
             "id": 7, "text": "a", "input_input_label": "gold", "input_label": 1, "label": "x", "score": 0.5
         });
         assert_eq!(serde_json::from_str::<Value>(&found).unwrap(), wanted);
-        // A row with an error has no label, least of all the one that it came with.
+        // A row with an error has no label; a label of the input must not be taken for one.
         let failed = object(Some(&row), &names, &[("error", "\"no\"".to_owned())]);
         let failed: Value = serde_json::from_str(&failed).unwrap();
         assert_eq!((failed.get("label"), &failed["input_input_label"]), (None, &json!("gold")));

@@ -9,8 +9,8 @@ use crate::cli::failure::Failure;
 
 /// Model that answers.
 pub(super) trait Answerer {
-    /// Answers a conversation whose last message is a user's. `on_event` may stop the answer, and what came until then
-    /// counts as the answer.
+    /// Answers a conversation that ends with a user's message. `on_event` may stop the answer, which then is the text
+    /// so far.
     fn answer(
         &mut self,
         messages: &[Message],
@@ -27,16 +27,16 @@ pub(super) trait Answerer {
     /// Returns true if the amount of reasoning can be set.
     fn can_think(&self) -> bool;
 
-    /// Sets the length of the context in tokens; `None` for that of the model. The conversation is read again.
+    /// Sets the length of the context in tokens; `None` for that of the model. The conversation is computed again.
     fn set_context(&mut self, tokens: Option<usize>) -> Result<(), Failure>;
 }
 
 /// Piece of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Heard<'a> {
-    /// Nothing new; time has passed.
+    /// No text: a regular call to check for an interrupt.
     Nothing,
-    /// Text as generated; its parts follow.
+    /// Generated text, whose parts follow as other events.
     Raw(&'a str),
     /// Part of the reasoning.
     Reasoning(&'a str),

@@ -7,25 +7,25 @@ use leyden::{Grammar, JsonForm};
 
 use crate::cli::failure::Failure;
 
-/// The options that constrain an answer.
+/// Options that constrain an answer.
 #[derive(Debug, clap::Args)]
 pub(super) struct Constraining {
-    /// Answer with JSON that is valid after this schema: a file, or the schema itself
+    /// Answer with JSON that follows this JSON schema: a file, or the schema itself
     #[arg(long, value_name = "SCHEMA", group = "constraint")]
     json_schema: Option<String>,
-    /// Let objects have properties that the schema does not name, where it says nothing of them
+    /// Allow properties that the schema does not name, if it has no `additionalProperties`
     #[arg(long, requires = "json_schema")]
     open_schemas: bool,
     /// Answer with a JSON object
     #[arg(long, group = "constraint")]
     json_object: bool,
-    /// Answer with a text of the grammar in this file: GBNF, or Lark if its name ends in .lark
+    /// Answer with a text that follows the grammar in this file: GBNF, or Lark if its name ends in .lark
     #[arg(long, value_name = "FILE", group = "constraint")]
     grammar: Option<PathBuf>,
 }
 
 impl Constraining {
-    /// The grammar, if one is asked for.
+    /// Returns the grammar, if there is one.
     pub(super) fn grammar(&self) -> Result<Option<Grammar>, Failure> {
         if self.json_object {
             return Ok(Some(Grammar::json_object_as(JsonForm::CLOSED)));

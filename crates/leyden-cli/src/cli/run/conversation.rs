@@ -1,4 +1,4 @@
-//! A model in a conversation, and the session that has what was said in its cache.
+//! Model and session of a conversation.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use super::summary::{Summary, speed};
 use super::think::Think;
 use crate::cli::failure::Failure;
 
-/// Tokens at a prompt's end in which it may open the model's reasoning.
+/// Number of tokens at a prompt's end in which it may open the reasoning.
 const PROMPT_END: usize = 64;
 
 /// Form of messages in the prompt.
@@ -20,14 +20,14 @@ const PROMPT_END: usize = 64;
 pub(super) enum Mode {
     /// Turns in the model's chat template.
     Chat {
-        /// True if the text of a special token in a message becomes that token.
+        /// True to recognise special tokens in messages.
         special_in_content: bool,
     },
-    /// Text to continue, each right behind the one before it.
+    /// Texts to continue, joined without separator.
     Raw,
 }
 
-/// A model and how it is spoken to.
+/// Model, session and form of messages.
 pub(super) struct Conversation<'a> {
     model: &'a Model,
     session: Session,
@@ -38,7 +38,7 @@ pub(super) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// A conversation in which nothing was said.
+    /// Creates a conversation without messages.
     pub(super) fn new(
         model: &'a Model,
         (session, kv_type): (Session, KvType),
@@ -47,17 +47,17 @@ impl<'a> Conversation<'a> {
     ) -> Self {
         let template = model.chat_template().filter(|_| matches!(mode, Mode::Chat { .. }));
         let format = template.map_or_else(OutputFormat::plain, |template| OutputFormat::detect(template));
-        // Harmony's marks are special tokens, which a session does not show.
+        // A session's text has no special tokens, and so no marks of harmony.
         let format = if format.is_harmony() { OutputFormat::plain() } else { format };
         Self { model, session, kv_type, mode, format, summary: Summary::new(model, seed) }
     }
 
-    /// Times and sizes so far.
+    /// Returns times and sizes so far.
     pub(super) fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// Answers, and returns all that is known of the answer.
+    /// Generates an answer, and returns it with its figures.
     pub(super) fn respond(
         &mut self,
         messages: &[Message],
@@ -77,7 +77,7 @@ impl<'a> Conversation<'a> {
                 stopped => stopped,
             },
         })?;
-        // The answer is over, so nothing can stop it any more.
+        // The answer is complete, so the return value of the callback does not matter.
         let _ = parts.take(parser.finish(), on_event);
         self.summary.add(&answer);
         let mut message = Message::new("assistant", parts.content);
@@ -87,7 +87,7 @@ impl<'a> Conversation<'a> {
         Ok((answer, message))
     }
 
-    /// The end of the prompt as text, which says whether the model is reasoning already.
+    /// Returns the end of the prompt as text, which shows whether the prompt opens the reasoning.
     fn text_of_end(&self, prompt: &[u32]) -> String {
         let tokenizer = self.model.tokenizer();
         let tail = prompt[prompt.len().saturating_sub(PROMPT_END)..].iter();
@@ -125,7 +125,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// The parts of an answer so far.
+/// Splitter of an answer into reasoning and content.
 #[derive(Default)]
 struct Parts {
     content: String,
@@ -148,7 +148,7 @@ impl Parts {
                     self.content += &text;
                     on_event(Heard::Content(&text))?;
                 }
-                // Without tools nothing is taken for a call.
+                // Without tools, calls are not parsed.
                 _ => {}
             }
         }
@@ -164,7 +164,7 @@ impl Answerer for Conversation<'_> {
         on_event: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
     ) -> Result<Reply, Failure> {
         let (answer, message) = self.respond(messages, settings, on_event)?;
-        // The session ends at the last token that fits; a limit of the user's is no surprise.
+        // The end of the context is reported, a limit set by the user is not.
         let is_full =
             answer.finish == Finish::Length && settings.generate.max_tokens != Some(answer.tokens.len());
         Ok(Reply { message, is_full, speed: speed(&answer) })

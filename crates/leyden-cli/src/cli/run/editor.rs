@@ -1,4 +1,4 @@
-//! Lines from a terminal: editing, and a history that outlives the program.
+//! Line input from a terminal: editing, and a history file.
 
 use std::borrow::Cow;
 use std::fs;
@@ -17,14 +17,14 @@ use super::lines::{Line, Lines, is_open};
 use crate::cli::failure::Failure;
 use crate::cli::knobs;
 
-/// Lines kept in the history.
+/// Maximum number of lines in the history.
 const HISTORY_LINES: usize = 1000;
-/// The menu of completions.
+/// Name of the completion menu.
 const MENU: &str = "completions";
 
-/// Lines as the terminal gives them, for when standard output or standard error goes to a file or a pipe: the editor
-/// asks the terminal for the cursor's position through the one, where nothing but answers may appear then, and draws on
-/// the other. At the prompt Ctrl-C ends the program.
+/// Line input without editing, for runs whose standard output or standard error is a file or pipe: the editor would
+/// query the cursor through standard output, which must have answers only, and draw on standard error. Ctrl-C at the
+/// prompt ends the program.
 pub(super) struct Plain;
 
 impl Lines for Plain {
@@ -39,14 +39,14 @@ impl Lines for Plain {
     }
 }
 
-/// The line editor.
+/// Line editor.
 pub(super) struct Editor {
     reedline: Reedline,
 }
 
 impl Editor {
-    /// An editor with the history of earlier conversations. Without a place for it, or if it cannot be read, there
-    /// is only this conversation's.
+    /// Creates an editor with the history of earlier conversations. Without a history file, or if it cannot be read,
+    /// the history has only this conversation.
     pub(super) fn new() -> Self {
         let mut keys = default_emacs_keybindings();
         let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
@@ -66,7 +66,7 @@ impl Editor {
             Ok(history) => Some(history),
             Err(error) => {
                 let path = path.display();
-                let _ = writeln!(io::stderr(), "the history cannot be kept in {path}: {error}");
+                let _ = writeln!(io::stderr(), "the history cannot be saved in {path}: {error}");
                 None
             }
         });
@@ -77,7 +77,7 @@ impl Editor {
     }
 }
 
-/// Completes commands, settings and names of files.
+/// Completer of commands, settings and file names.
 struct Commands;
 
 impl Completer for Commands {
@@ -85,7 +85,7 @@ impl Completer for Commands {
         let typed = line.get(..position).filter(|typed| typed.starts_with('/'));
         let (start, texts) = typed.map_or((0, Vec::new()), completions);
         let suggestion = |value: String| Suggestion {
-            // A folder's name goes on.
+            // No space after a folder's name, which may continue.
             append_whitespace: !value.ends_with('/'),
             value,
             span: Span::new(start.min(position), position),
@@ -95,7 +95,7 @@ impl Completer for Commands {
     }
 }
 
-/// Enter within quotes begins another line of the message.
+/// Validator: Enter within quotes starts another line of the message.
 struct Quotes;
 
 impl Validator for Quotes {
@@ -112,7 +112,7 @@ fn history(path: &Path) -> Result<FileBackedHistory, Box<dyn std::error::Error>>
     Ok(FileBackedHistory::with_file(HISTORY_LINES, PathBuf::from(path))?)
 }
 
-/// Makes the file before anybody writes to it: questions to a model are nobody else's business.
+/// Creates the file with access for the user only, before the editor writes to it.
 #[cfg(unix)]
 fn keep_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -130,7 +130,7 @@ impl Lines for Editor {
             Ok(Signal::Success(text)) => Ok(Line::Text(text)),
             Ok(Signal::CtrlC) => Ok(Line::Interrupt),
             Ok(Signal::CtrlD) => Ok(Line::End),
-            // Nothing else was asked for.
+            // No other signals are requested.
             Ok(_) => Ok(Line::Text(String::new())),
             Err(error) => Err(Failure::new(format!("cannot read from the terminal: {error}"))),
         }

@@ -1,4 +1,4 @@
-//! Ctrl-C: stops an answer; where there is none, ends the program, unless that holds a conversation.
+//! Ctrl-C: stops an answer; without an answer, ends the program, except in a conversation.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::cli::failure::{self, Failure};
 use crate::cli::signals;
 
-/// The model is being loaded: an interrupt ends the program.
+/// State while the model is loaded: an interrupt ends the program.
 const LOADING: u8 = 3;
-/// Nothing is being generated.
+/// State while no answer is generated.
 const IDLE: u8 = 0;
-/// An answer is being generated: an interrupt stops it.
+/// State while an answer is generated: an interrupt stops it.
 const ANSWERING: u8 = 1;
-/// It was told to stop, and does so after the step it is in.
+/// State of an answer that stops after the current step.
 const STOPPING: u8 = 2;
 
-/// The state that the signal handler and the program share.
+/// State shared by the signal handler and the program.
 #[derive(Debug)]
 pub(super) struct Interrupt {
     state: Arc<AtomicU8>,
@@ -25,10 +25,10 @@ pub(super) struct Interrupt {
 /// Effect of an interrupt while no answer is generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idle {
-    /// Ends the program. So who cannot wait for an answer to stop interrupts twice.
+    /// Ends the program. So a second interrupt ends the program before an answer has stopped.
     Exit,
-    /// Nothing: it came a moment after the answer was complete, and the conversation should not be lost for that.
-    /// While a line is typed the editor sees Ctrl-C as a key.
+    /// None: the answer ended just before, and the conversation should not be lost. At the prompt, the editor handles
+    /// Ctrl-C as a key.
     Stay,
 }
 
@@ -39,14 +39,14 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Takes over Ctrl-C, which ends the program until it is [`ready`](Self::ready).
+    /// Installs a handler for Ctrl-C, which ends the program until [`ready`](Self::ready) is called.
     pub(super) fn install(idle: Idle) -> Result<Self, Failure> {
         let interrupt = Self::default();
         let state = Arc::clone(&interrupt.state);
         ctrlc::set_handler(move || {
             match state.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst) {
                 Err(now) if now == LOADING || idle == Idle::Exit => {
-                    // The shell's prompt should not stand behind a progress bar or an unfinished line.
+                    // The shell's prompt should be on a new line, not after a progress bar or an incomplete line.
                     if io::stderr().is_terminal() {
                         let _ = writeln!(io::stderr());
                     }
@@ -55,23 +55,23 @@ impl Interrupt {
                 _ => {}
             }
         })
-        .map_err(|error| Failure::new(format!("cannot take over Ctrl-C: {error}")))?;
+        .map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
         Ok(interrupt)
     }
 
-    /// Declares that the model is loaded.
+    /// Marks the model as loaded.
     pub(super) fn ready(&self) {
         self.state.store(IDLE, Ordering::SeqCst);
     }
 
-    /// Declares that an answer is being generated, until the returned value goes.
+    /// Marks that an answer is being generated, until the returned value is dropped.
     pub(super) fn answering(&self) -> Answering<'_> {
         self.state.store(ANSWERING, Ordering::SeqCst);
         Answering { interrupt: self }
     }
 }
 
-/// An answer that can be stopped.
+/// Guard of an answer that can be stopped.
 #[derive(Debug)]
 pub(super) struct Answering<'a> {
     interrupt: &'a Interrupt,
@@ -83,7 +83,7 @@ impl Answering<'_> {
         self.interrupt.state.load(Ordering::SeqCst) == STOPPING
     }
 
-    /// Does the same as Ctrl-C.
+    /// Stops the answer, like Ctrl-C.
     #[cfg(test)]
     pub(super) fn stop(&self) {
         self.interrupt.state.store(STOPPING, Ordering::SeqCst);

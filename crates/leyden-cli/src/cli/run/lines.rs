@@ -16,13 +16,13 @@ pub(super) trait Lines {
 pub(super) enum Line {
     /// A message or a command; may hold several lines.
     Text(String),
-    /// Ctrl-C: the line was given up.
+    /// Ctrl-C: the line is discarded.
     Interrupt,
-    /// Ctrl-D: no more will come.
+    /// Ctrl-D: end of the input.
     End,
 }
 
-/// Returns true if text has opening and no closing quotes.
+/// Returns true if a text has opening but no closing quotes.
 pub(super) fn is_open(text: &str) -> bool {
     text.strip_prefix(QUOTES).is_some_and(|rest| !rest.contains(QUOTES))
 }

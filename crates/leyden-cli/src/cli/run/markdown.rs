@@ -1,7 +1,7 @@
-//! Markdown drawn on a terminal while it comes: headings, lists, quotes, code, tables, and emphasis within lines.
+//! Streamed Markdown on a terminal: headings, lists, quotes, code, tables, and emphasis within lines.
 //!
-//! The first characters of a line show its kind; until then it is held back. Tables are held back until they end, because
-//! their columns are as wide as their widest cells. Other syntax is shown unchanged.
+//! The first characters of a line show its kind; until then it is held back. Tables are held back until they end,
+//! because their columns are as wide as their widest cells. Other syntax is shown unchanged.
 
 use std::mem;
 
@@ -19,11 +19,11 @@ const CYAN: &str = "\x1b[36m";
 /// State of the current line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// Kind is not known yet; the text is in `head`.
+    /// Line whose kind is not known yet; its text is in `head`.
     Unknown,
-    /// Text, drawn as it comes.
+    /// Text, drawn while it arrives.
     Text,
-    /// Read whole, then drawn: of code, of a table, the line that opens code, or a rule.
+    /// Line that is drawn when it is complete: of code or a table, the opening line of code, or a rule.
     Whole,
 }
 
@@ -33,7 +33,7 @@ enum Kind {
     More,
     Text,
     Whole,
-    /// Columns of the source that the mark takes, and the level.
+    /// Columns of the source before the heading's text.
     Heading(usize),
     Item {
         indent: usize,
@@ -43,21 +43,21 @@ enum Kind {
     Quote(usize),
 }
 
-/// Draws text that comes in pieces.
+/// Formatter of Markdown that arrives in pieces.
 #[derive(Debug)]
 pub(super) struct Markdown {
     width: Option<usize>,
     wrap: Wrap,
     line: Line,
     head: String,
-    /// The mark that ends the code, while there is code.
+    /// Mark that ends the code block; `None` outside code.
     fence: Option<String>,
     table: Vec<String>,
     inline: Inline,
 }
 
 impl Markdown {
-    /// Draws for a terminal of so many columns; `None` breaks no lines.
+    /// Creates a formatter for a terminal with `width` columns; `None` for no wrapping.
     pub(super) fn new(width: Option<usize>) -> Self {
         Self {
             width,
@@ -70,14 +70,14 @@ impl Markdown {
         }
     }
 
-    /// Takes a piece and returns what to show.
+    /// Adds a piece of text. Returns the formatted text that can be shown.
     pub(super) fn push(&mut self, text: &str) -> String {
         let mut out = String::new();
         text.chars().for_each(|c| self.take(&mut out, c));
         out
     }
 
-    /// The text has ended.
+    /// Ends the text. Returns the rest.
     pub(super) fn finish(&mut self) -> String {
         let mut out = String::new();
         match self.line {
@@ -121,7 +121,7 @@ impl Markdown {
         }
     }
 
-    /// Looks whether the line is clear now.
+    /// Determines the kind of the line, if possible, and draws its beginning.
     fn decide(&mut self, out: &mut String) {
         let kind = kind(&self.head);
         match kind {
@@ -161,7 +161,7 @@ impl Markdown {
         self.wrap.flush(out);
     }
 
-    /// A line that has been read whole.
+    /// Draws a complete line.
     fn whole(&mut self, out: &mut String, line: &str) {
         let text = line.trim();
         if let Some(fence) = &self.fence {
@@ -188,7 +188,7 @@ impl Markdown {
         }
     }
 
-    /// Draws the table that has come, if there is one.
+    /// Draws the table so far, if there is one.
     fn end_table(&mut self, out: &mut String) {
         let lines = mem::take(&mut self.table);
         if lines.is_empty() {
@@ -252,15 +252,15 @@ fn is_rule(text: &str) -> bool {
     ['-', '*', '_'].iter().any(|mark| text.len() >= 3 && text.chars().all(|c| c == *mark))
 }
 
-/// Emphasis and code within a line.
+/// Formatter of emphasis and code within a line.
 #[derive(Debug, Default)]
 struct Inline {
-    /// The style of the whole line.
+    /// Style of the whole line.
     base: String,
     bold: bool,
     italic: bool,
     code: bool,
-    /// A mark whose second character may follow, and the character before it.
+    /// First character of a mark that may have two, and the character before it.
     held: Option<(char, char)>,
     last: char,
 }
@@ -269,7 +269,7 @@ impl Inline {
     fn push(&mut self, wrap: &mut Wrap, out: &mut String, c: char) {
         if let Some((mark, before)) = self.held.take() {
             if c == mark && mark == '_' {
-                // `__init__` is more often a name than bold.
+                // `__` is unchanged: it is more often part of a name such as `__init__` than bold.
                 wrap.push(out, mark);
                 wrap.push(out, c);
                 self.last = mark;
@@ -281,7 +281,7 @@ impl Inline {
                 self.last = mark;
                 return;
             }
-            // A word's own underscores and the sign of multiplication stand as they are.
+            // Underscores within words, and multiplication signs, are unchanged.
             let inside = before.is_alphanumeric() && (mark == '_' && c.is_alphanumeric());
             let opens = !self.italic && !c.is_whitespace() && !before.is_alphanumeric() && before != '_';
             let closes = self.italic && !before.is_whitespace() && !inside;
@@ -315,7 +315,7 @@ impl Inline {
         wrap.style(&style);
     }
 
-    /// The line has ended, and emphasis with it.
+    /// Ends the line with its emphasis.
     fn end(&mut self, wrap: &mut Wrap, out: &mut String) {
         if let Some((mark, _)) = self.held.take() {
             if self.italic {
@@ -334,7 +334,7 @@ impl Inline {
     }
 }
 
-/// Draws a table; `None` if it has no line under its head or is wider than the terminal.
+/// Draws a table; `None` if it has no line below its header or is wider than the terminal.
 fn table(lines: &[String], width: Option<usize>) -> Option<String> {
     let rows: Vec<Vec<&str>> = lines.iter().map(|line| cells(line)).collect();
     let is_divider = |row: &[&str]| {
@@ -380,7 +380,7 @@ fn cells(line: &str) -> Vec<&str> {
     line.trim().trim_start_matches('|').trim_end_matches('|').split('|').map(str::trim).collect()
 }
 
-/// A cell with its emphasis, and how wide it is.
+/// Returns a cell with its emphasis, and its width in columns.
 fn styled(cell: &str, bold: bool) -> (String, usize) {
     let (mut wrap, mut out) = (Wrap::new(None), String::new());
     let base = if bold { BOLD } else { "" };
@@ -393,7 +393,7 @@ fn styled(cell: &str, bold: bool) -> (String, usize) {
     (out, width)
 }
 
-/// A text without its escape sequences.
+/// Returns a text without its escape sequences.
 fn bare(text: &str) -> String {
     let mut parts = text.split('\x1b');
     let mut out = parts.next().unwrap_or("").to_owned();

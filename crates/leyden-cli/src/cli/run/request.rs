@@ -12,7 +12,7 @@ use super::args::Args;
 use crate::cli::failure::Failure;
 use crate::cli::notes::Notes;
 
-/// Time without standard input after which a note is written.
+/// Time without standard input after which a note is printed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Model and source of the prompt.
@@ -26,16 +26,16 @@ pub(super) struct Request {
 /// Source of the prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// The command line.
+    /// Prompt on the command line.
     Prompt(String),
-    /// Standard input: piped text, or a person.
+    /// Standard input: piped text, or a terminal.
     Standard,
 }
 
 /// Sorts the positional arguments into model and prompt.
 ///
-/// A lone word is a model: what is mistyped should fail as such, and not become a question to the toy. Several words in
-/// one argument are a prompt, unless a file has that name.
+/// A single word is a model, so that a mistyped name is an error and not a prompt for the embedded model. Several words
+/// in one argument are a prompt, unless a file has this name.
 pub(super) fn resolve(args: &Args) -> Result<Request, Failure> {
     let hub = args.hf.as_ref().map(|name| PathBuf::from(format!("{}{name}", leyden_hub::SCHEME)));
     let mut model = args.model.clone().or(hub);
@@ -55,7 +55,7 @@ pub(super) fn resolve(args: &Args) -> Result<Request, Failure> {
         model = Some(PathBuf::from(word));
     }
     if prompt.is_none() {
-        // Behind a model on the command line a prompt needs no quotes.
+        // After a model, a prompt needs no quotes.
         let most = if both_free { usize::MAX } else { 1 };
         let said: Vec<&str> = words.by_ref().take(most).map(text_of).collect::<Result<_, _>>()?;
         prompt = (!said.is_empty()).then(|| said.join(" "));
@@ -63,7 +63,7 @@ pub(super) fn resolve(args: &Args) -> Result<Request, Failure> {
     if let Some(word) = words.next() {
         let shown = word.to_string_lossy();
         return Err(Failure::usage(format!(
-            "`{shown}` is one argument too many: model and prompt are given already"
+            "unexpected argument `{shown}`: model and prompt are already given"
         )));
     }
     Ok(Request { model, input: prompt.map_or(Input::Standard, Input::Prompt) })
@@ -78,8 +78,8 @@ fn text_of(word: &OsString) -> Result<&str, Failure> {
     word.to_str().ok_or_else(|| Failure::usage("the prompt is not UTF-8 text"))
 }
 
-/// The whole prompt: piped text, files, and what stands on the command line, with an empty line between them (of a text to
-/// continue, nothing).
+/// Returns the whole prompt: piped text, files, and the prompt of the command line, separated by empty lines (with
+/// --raw, joined).
 pub(super) fn text(input: &Input, files: &[PathBuf], raw: bool, notes: Notes) -> Result<String, Failure> {
     let named = files.iter().any(|file| file == Path::new("-"));
     let mut parts = Vec::new();
@@ -97,19 +97,19 @@ pub(super) fn text(input: &Input, files: &[PathBuf], raw: bool, notes: Notes) ->
     if let Input::Prompt(prompt) = input {
         parts.push(prompt.clone());
     }
-    // An empty prompt alone is one, too.
+    // A single empty prompt is allowed.
     if parts.len() > 1 {
         parts.retain(|part| !part.is_empty());
     }
     Ok(parts.join(if raw { "" } else { "\n\n" }))
 }
 
-/// All of standard input. Says that it waits, if that takes long: whoever starts programs may have left it open.
+/// Reads all of standard input. Prints a note if that takes long: a script may have left it open.
 fn standard_input(raw: bool, notes: Notes) -> Result<String, Failure> {
     let (done, waits) = mpsc::channel::<()>();
     let told = thread::spawn(move || {
         if waits.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            notes.say("reading standard input to its end; `</dev/null` goes without");
+            notes.say("reading standard input to its end; use `</dev/null` for none");
         }
     });
     let mut bytes = Vec::new();
@@ -120,7 +120,7 @@ fn standard_input(raw: bool, notes: Notes) -> Result<String, Failure> {
     decoded("standard input", bytes, raw)
 }
 
-/// Text. `echo` and editors end one with a line break that nobody means as part of a question.
+/// Decodes a text. Removes the line break at its end, which `echo` and editors add (not with --raw).
 fn decoded(name: &str, bytes: Vec<u8>, raw: bool) -> Result<String, Failure> {
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

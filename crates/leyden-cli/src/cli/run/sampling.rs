@@ -1,4 +1,4 @@
-//! The flags that say how tokens are chosen.
+//! Sampling options.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -10,92 +10,93 @@ use leyden::{
 
 use crate::cli::failure::Failure;
 
-/// Flags of the sampler.
+/// Options of the sampler.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Choice of tokens")]
+#[command(next_help_heading = "Sampling")]
 pub(crate) struct Sampling {
-    /// The steps between the model and the draw, in their order, between semicolons; one that is missing does not run
+    /// Sampling steps in order, separated by semicolons; missing steps do not run
     #[arg(long, value_name = "STEPS", default_value_t = Order(SamplingStep::ALL.to_vec()), value_parser = order)]
     samplers: Order,
-    /// Temperature, from 0, which takes the most probable token always, to 2
+    /// Temperature from 0 (always the most probable token) to 2
     #[arg(long, visible_alias = "temperature", value_name = "T", default_value_t = SamplingParams::default().temperature, allow_negative_numbers = true)]
     temp: f32,
-    /// Choose among the K most probable tokens; 0 for all
+    /// Top-k: keep the K most probable tokens; 0 for all
     #[arg(long, value_name = "K", default_value_t = SamplingParams::default().top_k)]
     top_k: usize,
-    /// Choose among the most probable tokens whose probabilities sum up to P
+    /// Top-p: keep the most probable tokens until their probabilities reach P; 1 for all
     #[arg(long, value_name = "P", default_value_t = SamplingParams::default().top_p, allow_negative_numbers = true)]
     top_p: f32,
-    /// Drop tokens less probable than P times the best
+    /// Min-p: keep tokens at least P times as probable as the best; 0 for all
     #[arg(long, value_name = "P", default_value_t = SamplingParams::default().min_p, allow_negative_numbers = true)]
     min_p: f32,
-    /// Choose among the tokens nearest to the average surprise whose probabilities sum up to P; 1 for all
+    /// Typical sampling: keep the tokens with surprisal nearest to the entropy until their probabilities reach P; 1 for
+    /// all
     #[arg(long, visible_alias = "typical-p", value_name = "P", default_value_t = SamplingParams::default().typical, allow_negative_numbers = true)]
     typical: f32,
-    /// Drop tokens more than N standard deviations below the best logit; -1 for none
+    /// Top-n-sigma: keep tokens within N standard deviations of the best logit; -1 for all
     #[arg(long, visible_alias = "top-n-sigma", value_name = "N", default_value_t = SamplingParams::default().top_n_sigma, allow_negative_numbers = true)]
     top_nsigma: f32,
-    /// XTC: how often all obvious tokens but the least probable one are dropped; 0 for never
+    /// XTC: probability of dropping all tokens above the threshold except the least probable of them; 0 for never
     #[arg(long, value_name = "P", default_value_t = Xtc::default().probability, allow_negative_numbers = true)]
     xtc_probability: f32,
-    /// XTC: the probability from which a token is obvious; above 0.5 for none
+    /// XTC: threshold of a token's probability; above 0.5 for none
     #[arg(long, value_name = "P", default_value_t = Xtc::default().threshold, allow_negative_numbers = true)]
     xtc_threshold: f32,
-    /// Let the temperature follow the entropy, up to R below and above --temp; 0 for a fixed one
+    /// Dynamic temperature: between --temp minus R and plus R, depending on the entropy; 0 for a fixed temperature
     #[arg(long, value_name = "R", default_value_t = DynamicTemperature::default().range, allow_negative_numbers = true)]
     dynatemp_range: f32,
-    /// Power of the entropy that the temperature follows
+    /// Dynamic temperature: exponent of the entropy
     #[arg(long, value_name = "X", default_value_t = DynamicTemperature::default().exponent, allow_negative_numbers = true)]
     dynatemp_exp: f32,
-    /// Mirostat, version 1 or 2, in place of the steps that drop tokens; 0 for none
+    /// Mirostat version, 1 or 2, instead of the steps that drop tokens; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=2))]
     mirostat: u8,
-    /// Mirostat: how quickly it corrects the surprise
+    /// Mirostat: learning rate
     #[arg(long, value_name = "X", default_value_t = Mirostat::default().rate, allow_negative_numbers = true)]
     mirostat_lr: f32,
-    /// Mirostat: the surprise that it aims at, in bits
+    /// Mirostat: target entropy in bits
     #[arg(long, value_name = "X", default_value_t = Mirostat::default().entropy, allow_negative_numbers = true)]
     mirostat_ent: f32,
-    /// Divide the logits of tokens that were used; 1 for none
+    /// Repetition penalty: divide positive logits of used tokens by X (multiply negative ones); 1 for none
     #[arg(long, value_name = "X", default_value_t = Penalties::default().repeat, allow_negative_numbers = true)]
     repeat_penalty: f32,
-    /// Lower the logit of a token by X for every time it was used
+    /// Frequency penalty: lower the logit of a token by X for each time it was generated
     #[arg(long, value_name = "X", default_value_t = Penalties::default().frequency, allow_negative_numbers = true)]
     frequency_penalty: f32,
-    /// Lower the logit of a token by X if it was used at all
+    /// Presence penalty: lower the logit of a token by X if it was generated
     #[arg(long, value_name = "X", default_value_t = Penalties::default().presence, allow_negative_numbers = true)]
     presence_penalty: f32,
-    /// Tokens that the penalties look back on
+    /// Number of last tokens that penalties count
     #[arg(long, visible_alias = "repeat-last-n", value_name = "N", default_value_t = Penalties::default().window)]
     penalty_window: usize,
-    /// DRY: penalty of a token that continues a repetition; 0 for none
+    /// DRY: multiplier of the penalty for a token that continues a repetition; 0 for none
     #[arg(long, value_name = "X", default_value_t = Dry::default().multiplier, allow_negative_numbers = true)]
     dry_multiplier: f32,
-    /// DRY: what the penalty is multiplied by for every token that the repetition is longer than allowed
+    /// DRY: factor of the penalty for each token beyond the allowed length
     #[arg(long, value_name = "X", default_value_t = Dry::default().base, allow_negative_numbers = true)]
     dry_base: f32,
-    /// DRY: repetitions shorter than N tokens are free
+    /// DRY: allowed length; shorter repetitions have no penalty
     #[arg(long, value_name = "N", default_value_t = Dry::default().allowed_length)]
     dry_allowed_length: usize,
-    /// DRY: tokens searched for repetitions; 0 for none
+    /// DRY: number of last tokens to search for repetitions; 0 for none
     #[arg(long, value_name = "N", default_value_t = Dry::default().window)]
     dry_penalty_last_n: usize,
-    /// DRY: a text across which nothing is a repetition, with \n and \t for line breaks and tabs; may be repeated;
-    /// `none` for no such text; by default a line break, `:`, `"` and `*`
+    /// DRY: text that ends repetitions, with \n and \t for line breaks and tabs; may be repeated; `none` for no such
+    /// text; by default a line break, `:`, `"` and `*`
     #[arg(long, value_name = "TEXT")]
     dry_sequence_breaker: Vec<String>,
-    /// Add X to the logit of a token, -inf forbids it; may be repeated
+    /// Add X to the logit of a token; -inf forbids the token. May be repeated
     #[arg(long, value_name = "ID=X", value_parser = bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// End before this text in the answer, which begins behind the model's reasoning; may be repeated
+    /// Stop string: the answer ends before it; it does not apply to reasoning. May be repeated
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
-    /// Seed of the random numbers: the same seed gives the same text; -1, as by default, for a new one each time
+    /// Seed: the same seed gives the same text; -1, the default, for a new one each time
     #[arg(long, short, value_name = "S", value_parser = seed, allow_negative_numbers = true)]
     seed: Option<Seed>,
 }
 
-/// A seed, if one is named.
+/// Seed; `None` for a random one.
 #[derive(Debug, Clone, Copy)]
 struct Seed(Option<u64>);
 
@@ -105,19 +106,19 @@ fn seed(text: &str) -> Result<Seed, String> {
         _ => text
             .parse()
             .map(|seed| Seed(Some(seed)))
-            .map_err(|_| "neither -1 nor a number up to 2^64".to_owned()),
+            .map_err(|_| "must be -1 or a number below 2^64".to_owned()),
     }
 }
 
-/// The highest temperature: that of OpenAI's interface, which the server holds to.
-const HOTTEST: f32 = 2.0;
+/// Maximum temperature: that of OpenAI's API and of the server.
+const MAX_TEMPERATURE: f32 = 2.0;
 
-/// Refuses a temperature that the server would refuse.
+/// Checks a temperature, as the server does.
 pub(super) fn check_temperature(temperature: f32) -> Result<(), String> {
-    if (0.0..=HOTTEST).contains(&temperature) {
+    if (0.0..=MAX_TEMPERATURE).contains(&temperature) {
         return Ok(());
     }
-    Err(format!("temperature: {temperature} is not between 0 and {HOTTEST}"))
+    Err(format!("temperature: {temperature} is not between 0 and {MAX_TEMPERATURE}"))
 }
 
 impl Sampling {
@@ -153,7 +154,7 @@ impl Sampling {
                 ..Dry::default()
             },
             logit_bias: self.logit_bias.clone(),
-            // The standard library seeds its hashers from the system's random numbers. 32 bits are easier to type.
+            // The standard library seeds hashers with random numbers of the system. 32 bits are easier to type.
             seed: self.seed.and_then(|seed| seed.0).unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         };
         let mut options = GenerateOptions::new().max_tokens(max_tokens).sampling(sampling);
@@ -179,7 +180,7 @@ impl Sampling {
     }
 }
 
-/// The steps of `--samplers`.
+/// Steps of `--samplers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Order(Vec<SamplingStep>);
 
@@ -194,7 +195,7 @@ fn order(text: &str) -> Result<Order, String> {
     SamplingStep::parse_order(text).map(Order)
 }
 
-/// The escapes that llama.cpp knows in a breaker; a shell has no easy way to write a line break.
+/// Replaces llama.cpp's escapes in a breaker; line breaks are hard to write in a shell.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars();

@@ -1,4 +1,4 @@
-//! [`Screen`]: output of an answer, as plain text or drawn on a terminal.
+//! [`Screen`]: output of an answer, as plain text or formatted on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,18 +12,18 @@ use crate::cli::wrap::Wrap;
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-/// Shows one answer.
+/// Output of one answer.
 #[derive(Debug)]
 pub(super) enum Screen {
-    /// The model's text and nothing else, for files, pipes and plain terminals.
+    /// Model's text unchanged, for files, pipes and plain terminals.
     Plain {
         /// True after a line break and before the first character.
         at_start: bool,
     },
-    /// Markdown drawn, lines broken between words, reasoning dimmed.
+    /// Markdown formatted, lines wrapped, reasoning dimmed.
     Drawn {
         markdown: Box<Markdown>,
-        /// Reasoning that is being shown.
+        /// Wrapper of the reasoning, while it is shown.
         reasoning: Option<Wrap>,
         width: Option<usize>,
         at_start: bool,
@@ -31,7 +31,8 @@ pub(super) enum Screen {
 }
 
 impl Screen {
-    /// A screen for standard output. Only a terminal is drawn on, and not one that cannot or shall not.
+    /// Creates a screen for standard output. Text is formatted on a terminal only, unless `plain` is true or the
+    /// terminal is plain.
     pub(super) fn new(plain: bool) -> Self {
         if plain || !io::stdout().is_terminal() || knobs::is_plain_terminal() {
             return Self::Plain { at_start: true };
@@ -40,7 +41,7 @@ impl Screen {
         Self::Drawn { markdown: Box::new(Markdown::new(width)), reasoning: None, width, at_start: true }
     }
 
-    /// Shows more.
+    /// Shows a piece of the answer.
     pub(super) fn hear(&mut self, heard: &Heard<'_>, out: &mut dyn Write) -> io::Result<()> {
         let shown = match (&mut *self, heard) {
             (Self::Plain { .. }, Heard::Raw(text)) => (*text).to_owned(),
@@ -61,7 +62,7 @@ impl Screen {
         self.write(&shown, out)
     }
 
-    /// The answer has ended: what was held back, and a line break unless there was one.
+    /// Ends the answer: shows the rest, and a line break unless there was one.
     pub(super) fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if let Self::Drawn { markdown, reasoning, .. } = self {
             let mut shown = end_of(reasoning) + &markdown.finish();

@@ -6,7 +6,7 @@ use super::think::Think;
 use crate::cli::failure::Failure;
 use leyden::GenerateOptions;
 
-/// The settings of a conversation.
+/// Settings of a conversation.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     /// System message.
@@ -37,7 +37,7 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "system",
         values: "TEXT",
-        help: "instruction to the model; empty for none",
+        help: "system message; empty for none",
         set: system,
         show: |s| s.system.clone().unwrap_or_default(),
     },
@@ -51,37 +51,37 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "top-k",
         values: "N",
-        help: "choose among the N most probable tokens; 0 for all",
+        help: "keep the N most probable tokens; 0 for all",
         set: |s, v| number("top-k", v, &mut s.generate.sampling.top_k),
         show: |s| s.generate.sampling.top_k.to_string(),
     },
     Setting {
         name: "top-p",
         values: "P",
-        help: "choose among the tokens that have this share of the probability together; 1 for all",
+        help: "keep the most probable tokens until their probabilities reach this sum; 1 for all",
         set: |s, v| share("top-p", v, &mut s.generate.sampling.top_p),
         show: |s| s.generate.sampling.top_p.to_string(),
     },
     Setting {
         name: "min-p",
         values: "P",
-        help: "choose among the tokens with this share of the best one's probability; 0 for all",
+        help: "keep tokens with this share of the best token's probability; 0 for all",
         set: |s, v| share("min-p", v, &mut s.generate.sampling.min_p),
         show: |s| s.generate.sampling.min_p.to_string(),
     },
     Setting {
         name: "num-ctx",
         values: "N",
-        help: "tokens of the context; 0 for as many as the model was made for",
+        help: "context in tokens; 0 for the model's own context",
         set: context,
-        show: |s| s.context.map_or("as the model was made for".to_owned(), |n| n.to_string()),
+        show: |s| s.context.map_or("of the model".to_owned(), |n| n.to_string()),
     },
     Setting {
         name: "think",
         values: "on|off|low|medium|high",
-        help: "how much the model reasons",
+        help: "amount of reasoning",
         set: think,
-        show: |s| s.think.map_or("as the model does", Think::name).to_owned(),
+        show: |s| s.think.map_or("of the model", Think::name).to_owned(),
     },
     Setting {
         name: "seed",
@@ -93,7 +93,7 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "max-tokens",
         values: "N",
-        help: "most tokens of an answer; -1 for no limit",
+        help: "maximum of tokens in an answer; -1 for no limit",
         set: max_tokens,
         show: |s| s.generate.max_tokens.map_or("-1".to_owned(), |n| n.to_string()),
     },
@@ -107,22 +107,22 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "verbose",
         values: "on|off",
-        help: "tell the speed after each answer",
+        help: "show the speed after each answer",
         set: |s, v| switch(&mut s.verbose, v),
         show: |s| on_off(s.verbose),
     },
 ];
 
-/// The settings' names.
+/// Returns the names of the settings.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|setting| setting.name)
 }
 
 impl Settings {
-    /// Does what `/set` is told: `NAME VALUE`, with Ollama's `parameter` before it or not.
+    /// Changes a setting by the argument of `/set`: `NAME VALUE`, optionally with Ollama's `parameter` before it.
     ///
     /// # Errors
-    /// There is no such setting, or no such value.
+    /// The setting or the value does not exist.
     pub(super) fn set(&mut self, text: &str) -> Result<(), Failure> {
         let text = text.strip_prefix("parameter ").unwrap_or(text).trim();
         let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -138,13 +138,13 @@ impl Settings {
             .map_err(|why| Failure::usage(why).hint(format!("/set {} {}", setting.name, setting.values)))
     }
 
-    /// A line for each setting.
+    /// Returns a line for each setting.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |setting: &Setting| {
             let usage = format!("{} {}", setting.name, setting.values);
             let shown = crate::cli::text::printable(&(setting.show)(self), 60);
             let shown = if shown.is_empty() { "none" } else { &shown };
-            // Two blanks at least, by which later lines of a narrow terminal are indented.
+            // At least two spaces before the help, which set the indentation of wrapped lines.
             format!("  {usage:<28}  {} (now: {shown})", setting.help)
         };
         SETTINGS.iter().map(line).collect()
@@ -205,7 +205,7 @@ fn switch(value: &mut bool, text: &str) -> Result<(), String> {
     *value = match text {
         "" | "on" | "true" => true,
         "off" | "false" => false,
-        _ => return Err(format!("neither on nor off: `{text}`")),
+        _ => return Err(format!("`{text}` is not on or off")),
     };
     Ok(())
 }
@@ -214,7 +214,7 @@ fn on_off(value: bool) -> String {
     if value { "on" } else { "off" }.to_owned()
 }
 
-/// A text without the quotes that may stand around it.
+/// Returns a text without the quotes around it, if there are any.
 fn unquoted(text: &str) -> &str {
     ["\"\"\"", "\""]
         .iter()
@@ -271,7 +271,7 @@ mod tests {
             ("top_k -1", "top-k: `-1` is not a number from 0"),
             ("num_ctx many", "num-ctx: `many` is not a number"),
             ("think much", "no `much`"),
-            ("verbose loud", "neither on nor off"),
+            ("verbose loud", "is not on or off"),
             ("colour red", "no setting `colour`"),
             ("", "no setting ``"),
         ] {

@@ -1,4 +1,4 @@
-//! The closing line, and the same in JSON.
+//! Summary of a run: the last line, and its JSON form.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub(super) struct Summary {
     first_token: Option<Duration>,
     prompt_tokens: usize,
     prefill: Duration,
-    /// Tokens after the first of each answer: those that `decode` was spent on.
+    /// Number of tokens after the first of each answer, to which the time `decode` belongs.
     decoded_tokens: usize,
     decode: Duration,
 }
 
 impl Summary {
-    /// A summary of nothing yet.
+    /// Creates an empty summary.
     pub(super) fn new(model: &Model, seed: u64) -> Self {
         Self {
             model: model.metadata().file().to_owned(),
@@ -56,7 +56,7 @@ impl Summary {
         self.decode += answer.decode;
     }
 
-    /// One line for people.
+    /// Returns the summary as a line of text.
     pub(super) fn line(&self) -> String {
         let mut parts = vec![format!("load {}", time(self.load))];
         if let Some(first) = self.first_token {
@@ -77,7 +77,7 @@ impl Summary {
         parts.join(" | ")
     }
 
-    /// The answer with everything the line says.
+    /// Returns the answer and the summary as JSON.
     pub(super) fn json(&self, answer: &Generation) -> Value {
         json!({
             "model": self.model,
@@ -104,7 +104,7 @@ impl Summary {
     }
 }
 
-/// The speed of one answer.
+/// Returns the speed of one answer as text.
 pub(super) fn speed(answer: &Generation) -> String {
     let read = answer.prompt_tokens - answer.cached_tokens;
     let mut parts = vec![

@@ -8,7 +8,7 @@ pub(super) enum Think {
     /// Reason before the answer
     #[value(alias = "true")]
     On,
-    /// Answer at once, where the model allows that
+    /// Answer without reasoning, if the model allows it
     #[value(alias = "false")]
     Off,
     /// Reason a little
@@ -20,7 +20,7 @@ pub(super) enum Think {
 }
 
 impl Think {
-    /// All levels with their names.
+    /// Levels with their names.
     pub(super) const NAMES: [(&'static str, Think); 5] = [
         ("on", Think::On),
         ("off", Think::Off),
@@ -29,8 +29,8 @@ impl Think {
         ("high", Think::High),
     ];
 
-    /// The variables by which chat templates know it: Qwen's and others' `enable_thinking`, DeepSeek's and Granite's
-    /// `thinking`, gpt-oss's `reasoning_effort`.
+    /// Variables of chat templates: `enable_thinking` of Qwen and others, `thinking` of DeepSeek and Granite,
+    /// `reasoning_effort` of gpt-oss.
     pub(super) const VARIABLES: [&'static str; 3] = ["enable_thinking", "thinking", "reasoning_effort"];
 
     /// Returns the variables for chat templates.
@@ -40,7 +40,7 @@ impl Think {
         let mut variables = Map::from_iter([(enable, is_on.into()), (thinking, is_on.into())]);
         let level = match self {
             Think::On => None,
-            // gpt-oss cannot be kept from reasoning.
+            // gpt-oss always reasons.
             Think::Off | Think::Low => Some("low"),
             Think::Medium => Some("medium"),
             Think::High => Some("high"),

@@ -1,4 +1,4 @@
-//! [`Directory`]: the served models by all names that `leyden run` resolves.
+//! [`Directory`]: served models by all names that `leyden run` accepts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use leyden_tensor::WeightSource;
 
 use crate::cli::failure::Failure;
 
-/// A served model.
+/// Served model.
 #[derive(Debug)]
 struct Known {
-    /// Its name on the server.
+    /// Name on the server.
     name: String,
-    /// The file or folder, as the user gave it and as it is from the root.
+    /// Path of the file or folder, as given by the user and absolute.
     paths: Vec<PathBuf>,
     /// True if the file lies outside the store, so that its file name also names the model.
     is_outside: bool,
-    /// The model of the store, if it is one.
+    /// Pulled model of the store; `None` for other files.
     stored: Option<leyden_hub::Model>,
-    /// The version, of a model that the store's list had: another one under the same path is another model.
+    /// Version, for a model of the store's list: another version under the same path is another model.
     version: Option<String>,
 }
 
 impl Known {
-    /// Returns true if a text names the file or folder: by a path, or by its name with or without ending.
+    /// Returns true if a text is the path of the file or folder, or its name with or without ending.
     fn is_at(&self, text: &str) -> bool {
         let asked = Path::new(text);
         let names = |path: &Path| {
@@ -45,17 +45,17 @@ fn same(a: &Path, b: &Path) -> bool {
     plain(a) == plain(b)
 }
 
-/// The models of a server, and what they are on the disk.
+/// Models of a server, with their files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directory(Arc<Mutex<Vec<Known>>>);
 
 impl Directory {
-    /// Notes that a model is served under a name: what the user named, and where it is.
+    /// Adds a served model: its name, the path given by the user, and the resolved path.
     pub(super) fn add(&self, name: &str, given: &Path, path: &Path) {
         self.push(name, given, path, None);
     }
 
-    /// Notes that a model of the store is served, in this version.
+    /// Adds a served model of the store with its version.
     pub(super) fn add_stored(&self, name: &str, path: &Path, version: String) {
         self.push(name, path, path, Some(version));
     }
@@ -72,12 +72,12 @@ impl Directory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the model of a name.
+    /// Removes the model with a name.
     pub(super) fn remove(&self, name: &str) {
         self.all().retain(|known| known.name != name);
     }
 
-    /// Forgets the models of the store's list of which `is_there` does not know path and version, and returns their names.
+    /// Removes models of the store's list for whose path and version `is_there` returns false. Returns their names.
     pub(super) fn remove_stale(&self, is_there: impl Fn(&Path, &str) -> bool) -> Vec<String> {
         let mut all = self.all();
         let is_stale = |known: &Known| match &known.version {
@@ -89,7 +89,7 @@ impl Directory {
         gone
     }
 
-    /// The file or folder of the model of a name.
+    /// Returns the file or folder of the model with a name.
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         self.all().iter().find(|known| known.name == name).map(|known| known.paths[1].clone())
     }
@@ -105,7 +105,7 @@ impl Directory {
         all.iter().any(|known| known.paths.iter().any(|known| known == path))
     }
 
-    /// The names of the models that a text means.
+    /// Returns the names of the models that a text refers to.
     fn find(&self, text: &str) -> Vec<String> {
         let all = self.all();
         let at: Vec<String> = all.iter().filter(|k| k.is_at(text)).map(|k| k.name.clone()).collect();
@@ -127,25 +127,25 @@ impl Directory {
         all.iter().filter(|k| k.stored.as_ref().is_some_and(is_meant)).map(|k| k.name.clone()).collect()
     }
 
-    /// The function by which the server looks names up here.
+    /// Returns the function by which the server looks up names.
     pub(super) fn finder(&self) -> NameFinder {
         let directory = self.clone();
         Arc::new(move |text| directory.find(text))
     }
 }
 
-/// The model of the store that lies at a path.
+/// Returns the pulled model at a path.
 fn stored(path: &Path) -> Option<leyden_hub::Model> {
     let contents = Store::from_env().ok()?.contents().ok()?;
     contents.models.into_iter().find(|model| model.path == path)
 }
 
-/// The model at a path under a name that the user gave it, if it is one.
+/// Returns the named model at a path, if the user gave it a name.
 pub(super) fn named(path: &Path) -> Option<Named> {
     Store::from_env().ok()?.named().ok()?.into_iter().find(|named| named.path == path)
 }
 
-/// The SHA-256 of a model: the store's, or the one that is computed when somebody asks for it.
+/// Returns the SHA-256 of a model: the store's, or else one that is computed on request.
 pub(super) fn fingerprint(weights: &dyn WeightSource) -> Fingerprint {
     if let Some(model) = stored(weights.path()) {
         return Fingerprint::known(model.digest());
@@ -163,12 +163,12 @@ pub(super) fn fingerprint(weights: &dyn WeightSource) -> Fingerprint {
     })
 }
 
-/// Returns the error for a store without models that run here.
+/// Returns the error for a store without supported models.
 pub(super) fn nothing_to_serve() -> Failure {
     let at =
         Store::from_env().map_or_else(|_| "the store".to_owned(), |store| store.root().display().to_string());
     Failure::new(format!("--all: no model in {at}"))
-        .hint("leyden pull smollm2:135m gets a small one, leyden models lists others, and with --allow-pull clients may pull")
+        .hint("`leyden pull smollm2:135m` downloads a small model, `leyden models` lists others, and --allow-pull lets clients pull")
 }
 
 #[cfg(test)]

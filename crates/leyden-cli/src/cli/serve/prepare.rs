@@ -1,4 +1,4 @@
-//! From a model's file to what the server takes: its place in memory, its options, what is told of it.
+//! Preparation of models for the server: memory plan, options, description.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Common {
         Common {
             options: load_options(args),
             queue,
-            // With keys, one of them can take half of the queue.
+            // A key can take half of the queue.
             queue_per_key: if args.api_keys.is_some() || !args.api_key.is_empty() {
                 queue.div_ceil(2)
             } else {
@@ -51,7 +51,7 @@ impl Common {
     }
 }
 
-/// Returns the options with which all models are loaded.
+/// Returns the load options of all models.
 fn load_options(args: &Args) -> LoadOptions {
     LoadOptions::new()
         .threads(args.threads)
@@ -63,7 +63,7 @@ fn load_options(args: &Args) -> LoadOptions {
         .replicas(args.replicas)
 }
 
-/// Returns the options with which a model with these adapters is loaded.
+/// Returns the load options of a model with these adapters.
 pub(super) fn options(common: &Common, lora: &[Named]) -> LoadOptions {
     lora.iter().fold(common.options.clone(), |options, lora| options.lora(&lora.path, lora.scale))
 }
@@ -75,7 +75,9 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
         && ctx > config.context
     {
         let made_for = config.context;
-        return Err(Failure::usage(format!("--ctx {ctx}: {name} was made for at most {made_for} tokens")));
+        return Err(Failure::usage(format!(
+            "--ctx {ctx}: the maximum context of {name} is {made_for} tokens"
+        )));
     }
     let (parallel, step) = (settings.parallel(), step_tokens(settings, config, config.context));
     let shape = model.network().kv_shape(settings.kv_type).map_err(leyden::Error::from)?;
@@ -92,13 +94,13 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
     })
 }
 
-/// The most tokens in one step: those of a whole text of `context`, where a text must be computed in one.
+/// Returns the maximum number of tokens in a step: at least `context` for models that compute a text in one step.
 fn step_tokens(settings: &Settings, config: &ModelConfig, context: usize) -> usize {
     let asked = settings.step_tokens;
     if config.needs_whole_texts() { asked.max(context) } else { asked }
 }
 
-/// A model with its place in memory.
+/// Returns a model with its memory plan, ready for the server.
 pub(super) fn ready(
     common: &Common,
     settings: &Settings,
@@ -108,13 +110,15 @@ pub(super) fn ready(
 ) -> Result<leyden_server::Model, String> {
     if plan.shortened {
         common.notes.say(&format!(
-            "{name}: texts of at most {} tokens, not the model's {}: the cache of keys and values holds no more",
+            "{name}: context reduced to {} tokens from {}: the KV cache has no room for more",
             plan.context,
             model.config().context
         ));
     }
     if !model.has_chat_template() && model.config().generates() {
-        common.notes.say(&format!("{name} has no chat template: messages are joined and continued"));
+        common
+            .notes
+            .say(&format!("{name} has no chat template: the contents of messages are joined and continued"));
     }
     Ok(leyden_server::Model {
         aliases: settings.aliases.clone(),
@@ -148,7 +152,7 @@ pub(super) fn ready(
     })
 }
 
-/// Values that requests get where they name none, of a model that has a name which the user gave it.
+/// Returns the defaults of requests to a model; only models named by the user have some.
 fn defaults(path: &Path) -> Result<Defaults, String> {
     let Some(named) = directory::named(path) else { return Ok(Defaults::default()) };
     let leyden_hub::Defaults { system, messages, parameters } = named.defaults;
@@ -174,7 +178,7 @@ fn about(path: &Path, pooling: Option<Pooling>) -> Result<About, String> {
     Ok(about.with_defaults(defaults(path)?))
 }
 
-/// The model's adapters, which it was loaded with in this order.
+/// Returns the model's adapters, in the order in which they were loaded.
 fn adapters(settings: &Settings, model: &Model) -> Vec<ServedAdapter> {
     let served = |(lora, adapter): (&Named, &Arc<Adapter>)| ServedAdapter {
         name: lora.name.clone(),
@@ -185,23 +189,23 @@ fn adapters(settings: &Settings, model: &Model) -> Vec<ServedAdapter> {
     settings.lora.iter().zip(model.adapters()).map(served).collect()
 }
 
-/// Tokens of the smallest cache of a model that is loaded on demand, unless its texts are shorter.
+/// Minimum size of the KV cache in tokens for a model loaded on demand, unless its context is shorter.
 const MIN_TOKENS: usize = 2048;
-/// The part of what a model may take beside its weights that its cache and workspace may fill.
+/// Share of a model's memory beside its weights for its cache and workspace.
 const FILLED: f64 = 0.9;
 
-/// Description of a model that is not loaded.
+/// Model that is not loaded.
 struct Known {
     config: ModelConfig,
     info: ModelInfo,
-    /// Bytes of its weights in memory.
+    /// Bytes of the weights in memory.
     weight_bytes: u64,
-    /// The longest side of a tensor.
+    /// Largest dimension of any tensor.
     longest: usize,
 }
 
 impl Known {
-    /// Looks at a file or folder of any form that can be loaded.
+    /// Reads the description of a model file or folder.
     fn of(path: &Path) -> Result<Known, Failure> {
         let file = ModelFile::open(path)?;
         let weight_bytes = growth::memory_bytes(&file);
@@ -212,16 +216,16 @@ impl Known {
         Ok(Known { config, info: info(source.as_ref()), weight_bytes, longest })
     }
 
-    /// Bytes of memory without which the model cannot be loaded: weights, adapters, workspace and the smallest cache.
+    /// Returns the minimum memory of the model in bytes: weights, adapters, workspace and the smallest cache.
     fn least_bytes(&self, settings: &Settings, path: &Path) -> Result<u64, Failure> {
         let config = &self.config;
         let shown = path.display().to_string();
         let shape = config.kv_shape(&shown, settings.kv_type).map_err(leyden::Error::from)?;
         let context = settings.context.unwrap_or(config.context);
         let tokens = settings.kv_tokens.unwrap_or(context.min(MIN_TOKENS)).next_multiple_of(BLOCK_TOKENS);
-        // No side of a matrix is longer than the vocabulary, where there are logits.
+        // For a model with logits, the largest dimension is that of the vocabulary.
         let logits = if config.generates() { settings.parallel() * self.longest } else { 0 };
-        // Two checkpoints of states are the fewest, unless another number was asked for.
+        // The minimum is two checkpoints of states, unless --state-cache says otherwise.
         let state = shape.state_bytes();
         let asked = settings.state_cache.filter(|_| state > 0);
         let checkpoints = asked.map_or(2 * state, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -236,7 +240,7 @@ impl Known {
     }
 }
 
-/// A model that is loaded when a request names it. Its file is looked at, and refused, now.
+/// Returns a model that is loaded when a request names it. Its file is checked now.
 pub(super) fn on_demand(
     common: &Common,
     settings: Settings,
@@ -246,14 +250,14 @@ pub(super) fn on_demand(
     let known = Known::of(&path)?;
     let made_for = known.config.context;
     if let Some(ctx) = settings.context.filter(|ctx| *ctx > made_for) {
-        return Err(Failure::usage(format!("ctx {ctx}: {name} was made for at most {made_for} tokens")));
+        return Err(Failure::usage(format!("ctx {ctx}: the maximum context of {name} is {made_for} tokens")));
     }
     let least_bytes = known.least_bytes(&settings, &path)?;
     let (common, of_load) = (common.clone(), settings.clone());
     let (called, place) = (name.clone(), path.clone());
     let load = move |available: Option<u64>| {
         let failed = |failure: Failure| failure.to_string();
-        // The file may be another one by now: it is compared with what there is before its weights are read.
+        // The file may have been replaced: its needs are compared with the memory again before its weights are read.
         let needed = Known::of(&path).and_then(|known| known.least_bytes(&of_load, &path)).map_err(failed)?;
         if let Some(available) = available.filter(|available| needed > *available) {
             let (needed, available) = (text::bytes(needed), text::bytes(available));
@@ -285,7 +289,7 @@ pub(super) fn on_demand(
     })
 }
 
-/// Returns the facts about a model that the server publishes.
+/// Returns the published facts about a model.
 fn info(weights: &dyn WeightSource) -> ModelInfo {
     let (mut parameters, mut types) = (0, HashMap::<&str, usize>::new());
     for tensor in weights.tensor_info() {
@@ -319,7 +323,7 @@ fn info(weights: &dyn WeightSource) -> ModelInfo {
     }
 }
 
-/// Refuses weights that do not fit the memory together, before they are read.
+/// Checks, before the weights are read, that they fit the memory together.
 pub(super) fn weights_fit(paths: &[PathBuf], usable: Option<u64>) -> Result<(), Failure> {
     let mut bytes = 0_u64;
     for path in paths {
@@ -328,12 +332,12 @@ pub(super) fn weights_fit(paths: &[PathBuf], usable: Option<u64>) -> Result<(), 
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     match usable {
         Some(usable) if bytes > usable => Err(Failure::new(format!(
-            "{}: the weights take {}, but {} of memory are available",
+            "{}: the weights need {}, but only {} of memory are available",
             names.join(", "),
             text::bytes(bytes),
             text::bytes(usable)
         ))
-        .hint("choose a smaller model or a quantised one, free memory, or load models in turns with --on-demand")),
+        .hint("use a smaller or quantised model, free memory, or load models in turns with --on-demand")),
         _ => Ok(()),
     }
 }

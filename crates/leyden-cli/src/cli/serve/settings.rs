@@ -11,7 +11,7 @@ use super::args::{Args, Idle};
 use crate::cli::failure::Failure;
 use crate::cli::lora::{self, Named};
 
-/// The settings of one model.
+/// Settings of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) aliases: Vec<String>,
@@ -26,14 +26,14 @@ pub(super) struct Settings {
     pub(super) bare_calls: bool,
     pub(super) speculate: bool,
     pub(super) sampling: SamplingParams,
-    /// Time in memory after the last request; `None`: until other models need the memory.
+    /// Time after the last request before it is unloaded; `None`: until other models need the memory.
     pub(super) idle: Option<Duration>,
     pub(super) preload: bool,
     pub(super) lora: Vec<Named>,
 }
 
 impl Settings {
-    /// Returns the settings that the options give to every model.
+    /// Returns the settings of all models from the options.
     pub(super) fn of(args: &Args) -> Settings {
         Settings {
             aliases: Vec::new(),
@@ -54,28 +54,28 @@ impl Settings {
         }
     }
 
-    /// Requests that run at a time; each has a token in a step.
+    /// Returns the maximum number of running requests; each has at least one token in a step.
     pub(super) fn parallel(&self) -> usize {
         self.parallel.min(self.step_tokens)
     }
 }
 
-/// A model of the file.
+/// Model of the file.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// As MODEL on the command line.
+    /// MODEL, as on the command line.
     pub(super) model: PathBuf,
     pub(super) settings: Settings,
 }
 
 type Setter = fn(&mut Entry, &Value) -> Result<(), String>;
 
-/// The settings that a file may have for a model.
+/// Keys of a model in the file.
 const KEYS: &[(&str, Setter)] = &[
     ("model", |e, v| text(v).map(|text| e.model = PathBuf::from(text))),
     ("aliases", |e, v| {
-        let all = v.as_array().ok_or("a list of texts is wanted")?;
+        let all = v.as_array().ok_or("must be a list of texts")?;
         e.settings.aliases = all.iter().map(|v| text(v).map(str::to_owned)).collect::<Result<_, _>>()?;
         Ok(())
     }),
@@ -119,36 +119,36 @@ const KEYS: &[(&str, Setter)] = &[
 ];
 
 fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| "a text is wanted".to_owned())
+    value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| "must be a text".to_owned())
 }
 
 /// Parses each text of a list.
 fn texts<T>(value: &Value, read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
-    let all = value.as_array().ok_or("a list of texts is wanted")?;
+    let all = value.as_array().ok_or("must be a list of texts")?;
     all.iter().map(|value| text(value).and_then(read)).collect()
 }
 
 fn flag(value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| "true or false is wanted".to_owned())
+    value.as_bool().ok_or_else(|| "must be true or false".to_owned())
 }
 
 fn whole(value: &Value, most: usize) -> Result<usize, String> {
     let n = value.as_integer().and_then(|n| usize::try_from(n).ok());
-    n.filter(|n| *n <= most).ok_or_else(|| format!("a whole number up to {most} is wanted"))
+    n.filter(|n| *n <= most).ok_or_else(|| format!("must be an integer up to {most}"))
 }
 
 fn from_1(value: &Value, most: usize) -> Result<usize, String> {
-    whole(value, most).and_then(|n| if n == 0 { Err("at least 1 is wanted".to_owned()) } else { Ok(n) })
+    whole(value, most).and_then(|n| if n == 0 { Err("must be at least 1".to_owned()) } else { Ok(n) })
 }
 
 fn number(value: &Value, least: f64, most: f64) -> Result<f32, String> {
     let x = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     let x = x.filter(|x| (least..=most).contains(x));
-    x.map(|x| x as f32).ok_or_else(|| format!("a number from {least} to {most} is wanted"))
+    x.map(|x| x as f32).ok_or_else(|| format!("must be a number from {least} to {most}"))
 }
 
-/// Reads the file: a table `[models.NAME]` for each model, of which `model` is as MODEL on the command line and the
-/// others are as the options; what is not said is as the options say.
+/// Reads the file: a table `[models.NAME]` for each model, with `model` like MODEL on the command line and the other
+/// keys like the options. Missing keys have the values of the options.
 pub(super) fn read(path: &Path, args: &Args) -> Result<Vec<Entry>, Failure> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
@@ -162,11 +162,11 @@ fn parse(text: &str, settings: &Settings) -> Result<Vec<Entry>, String> {
     }
     let models = match file.get("models") {
         Some(Value::Table(models)) if !models.is_empty() => models,
-        _ => return Err("no [models.NAME]: a table for each model is wanted".to_owned()),
+        _ => return Err("there is no table [models.NAME]".to_owned()),
     };
     let mut entries = Vec::new();
     for (name, of) in models {
-        let of = of.as_table().ok_or_else(|| format!("models.{name}: a table is wanted"))?;
+        let of = of.as_table().ok_or_else(|| format!("models.{name} must be a table"))?;
         let mut entry = Entry { name: name.clone(), model: PathBuf::new(), settings: settings.clone() };
         for (key, value) in of {
             let known = KEYS.iter().find(|(known, _)| known == key);
@@ -183,14 +183,14 @@ fn parse(text: &str, settings: &Settings) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// Says that there is no such key, and which is like it.
+/// Returns the error for an unknown key, with a similar known one.
 fn unknown(key: &str, known: impl Iterator<Item = &'static str>) -> String {
     let known: Vec<&str> = known.collect();
     let like = |name: &&&str| strsim::jaro_winkler(key, name);
     let nearest = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
     match nearest.filter(|name| like(name) > 0.75) {
-        Some(name) => format!("{key}: no such setting; did you mean `{name}`?"),
-        None => format!("{key}: no such setting; known: {}", known.join(", ")),
+        Some(name) => format!("{key}: unknown setting; did you mean `{name}`?"),
+        None => format!("{key}: unknown setting; known: {}", known.join(", ")),
     }
 }
 
@@ -245,17 +245,17 @@ mod tests {
         for (text, wanted) in [
             (
                 "[models.a]\nmodel = \"x\"\ntemprature = 1",
-                "models.a.temprature: no such setting; did you mean `temperature`?",
+                "models.a.temprature: unknown setting; did you mean `temperature`?",
             ),
-            ("[model.a]\nmodel = \"x\"", "model: no such setting; did you mean `models`?"),
+            ("[model.a]\nmodel = \"x\"", "model: unknown setting; did you mean `models`?"),
             ("[models.a]\nctx = 1", "models.a.model is missing"),
-            ("[models.a]\nmodel = \"x\"\nctx = -1", "models.a.ctx: a whole number"),
+            ("[models.a]\nmodel = \"x\"\nctx = -1", "models.a.ctx: must be an integer"),
             ("[models.a]\nmodel = \"x\"\nidle_unload = \"soon\"", "models.a.idle_unload: "),
             ("[models.a]\nmodel = \"x\"\nparallel = 0", "at least 1"),
-            ("[models.a]\nmodel = \"x\"\nlora = \"y\"", "models.a.lora: a list of texts"),
-            ("[models.a]\nmodel = \"x\"\nlora_scaled = [\"y\"]", "models.a.lora_scaled: want FILE:SCALE"),
+            ("[models.a]\nmodel = \"x\"\nlora = \"y\"", "models.a.lora: must be a list of texts"),
+            ("[models.a]\nmodel = \"x\"\nlora_scaled = [\"y\"]", "models.a.lora_scaled: must be FILE:SCALE"),
             ("[models.a", "line 1"),
-            ("", "no [models.NAME]"),
+            ("", "no table [models.NAME]"),
         ] {
             let error = parse(text, &settings()).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");

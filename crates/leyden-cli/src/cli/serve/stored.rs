@@ -1,4 +1,4 @@
-//! [`Stored`]: the models of the store that a server offers, and the changes that clients make there.
+//! [`Stored`]: models of the store on a server, and changes to the store by clients.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use super::prepare::{self, Common};
 use super::settings::Settings;
 use crate::cli::failure::Failure;
 
-/// The models of the store, as a server offers them. Clones share what they know.
+/// Models of the store on a server. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Stored {
     common: Common,
     settings: Settings,
     directory: Directory,
-    /// The state of the store at the last look; held while the directory follows the store.
+    /// Stamp of the store when it was last read; locked while the directory is updated.
     seen: Arc<Mutex<Option<Stamp>>>,
 }
 
-/// A model of the store: its name, its place, and its version.
+/// Model of the store: name, path and version.
 struct Found {
     name: String,
     path: PathBuf,
@@ -37,14 +37,14 @@ impl Stored {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the models that came and went since the last look; those that do not run here are told of and left out.
+    /// Returns the models added and removed since the last call. Models that cannot be served are left out with a note.
     ///
     /// # Errors
     /// The store cannot be read.
     pub(super) fn list(&self) -> Result<Changed, Failure> {
         let mut seen = self.seen();
         let store = Store::from_env()?;
-        // Before the store is read: what changes meanwhile is found the next time.
+        // The stamp is taken before the store is read, so later changes are found by the next call.
         let stamp = store.stamp();
         if stamp.is_some() && *seen == stamp {
             return Ok(Changed::default());
@@ -61,7 +61,7 @@ impl Stored {
             if self.directory.has_name(&name) {
                 self.common
                     .notes
-                    .say(&format!("{} is left out: another model is called {name}", path.display()));
+                    .say(&format!("{} is left out: another model has the name {name}", path.display()));
                 continue;
             }
             match self.on_demand(name.clone(), path.clone()) {
@@ -69,7 +69,7 @@ impl Stored {
                     self.directory.add_stored(&name, &path, version);
                     changed.new.push(model);
                 }
-                // One that does not run here does not keep the others from being served.
+                // A model that cannot be served is left out; the others are served.
                 Err(error) => self.common.notes.say(&format!("{name} is left out: {error}")),
             }
         }
@@ -81,7 +81,7 @@ impl Stored {
         prepare::on_demand(&self.common, self.settings.clone(), name, path)
     }
 
-    /// The function by which the server follows the store.
+    /// Returns the function by which the server follows the store.
     pub(super) fn lister(&self) -> Lister {
         let stored = self.clone();
         Arc::new(move || {
@@ -92,7 +92,7 @@ impl Stored {
         })
     }
 
-    /// The function that pulls the model that a client asks for.
+    /// Returns the function that pulls a model for a client.
     pub(super) fn puller(&self) -> Puller {
         let stored = self.clone();
         Arc::new(move |name, hear, abandoned| stored.pull(name, hear, abandoned))
@@ -126,7 +126,7 @@ impl Stored {
         };
         let pulled =
             leyden_hub::pull(&client, &store, &reference, &mut tell).map_err(|error| error.to_string())?;
-        // The lock is taken before the store is read, so that nobody lists the model meanwhile.
+        // The lock is taken before the store is read, so that no other task lists the model meanwhile.
         let _seen = self.seen();
         let all = found(&store).map_err(|error| error.to_string())?;
         let model = all.into_iter().find(|model| model.path == pulled.model.path);
@@ -140,7 +140,7 @@ impl Stored {
         Ok(model)
     }
 
-    /// The function that makes the changes that a client asks for.
+    /// Returns the function that changes the store for a client.
     pub(super) fn changer(&self) -> Changer {
         let stored = self.clone();
         Arc::new(move |change| stored.change(change))
@@ -155,7 +155,9 @@ impl Stored {
             Change::Delete { name } => {
                 let removed = store.remove_at(&self.path(name)?).map_err(|error| failed(&error))?;
                 if removed.is_none() {
-                    return Err(refused(format!("`{name}` is no model of the store: its files stay")));
+                    return Err(refused(format!(
+                        "`{name}` is not in the model store; its files are not removed"
+                    )));
                 }
                 self.directory.remove(name);
                 return Ok(Changed { gone: vec![name.to_owned()], new: Vec::new() });
@@ -166,20 +168,20 @@ impl Stored {
         let model = self
             .on_demand(named.name.clone(), named.path.clone())
             .map_err(|error| ChangeError { is_usage: false, message: error.to_string() })?;
-        // The same name in another case, or of another version, has the same place.
+        // The same name in another case, or of another version, has the same path.
         let gone = self.directory.remove_stale(|path, _| *path != *named.path);
         self.directory.add_stored(&named.name, &named.path, named.version());
         Ok(Changed { gone, new: vec![model] })
     }
 
-    /// The file or folder of a served model.
+    /// Returns the file or folder of a served model.
     fn path(&self, name: &str) -> Result<PathBuf, ChangeError> {
         self.directory.path(name).ok_or_else(|| refused(format!("`{name}` has no files")))
     }
 }
 
-/// The models of the store that are whole: pulled ones under the shortest name that means them alone, or the full one where
-/// the user gave that name to another, and those that the user named.
+/// Returns the complete models of the store: models named by the user, and pulled models under their shortest
+/// unambiguous name, or under the full name if the user gave the short one to another model.
 fn found(store: &Store) -> leyden_hub::Result<Vec<Found>> {
     let contents = store.contents()?;
     let given = |name: &str| contents.named.iter().any(|named| named.name.eq_ignore_ascii_case(name));
@@ -196,7 +198,7 @@ fn found(store: &Store) -> leyden_hub::Result<Vec<Found>> {
     Ok(pulled.chain(named).collect())
 }
 
-/// The defaults as the store keeps them.
+/// Converts defaults to the form of the store.
 fn kept(defaults: &leyden_server::Defaults) -> leyden_hub::Defaults {
     leyden_hub::Defaults {
         system: defaults.system().map(str::to_owned),

@@ -29,7 +29,7 @@ struct Scene<'a> {
 
 /// A command.
 struct Command {
-    /// The first is shown.
+    /// Name and aliases.
     names: &'static [&'static str],
     argument: &'static str,
     help: &'static str,
@@ -49,15 +49,15 @@ const fn row(
 static COMMANDS: &[Command] = &[
     row(&["/help", "/?"], "", "list the commands", help),
     row(&["/set"], "NAME VALUE", "change a setting; /set alone lists them", set),
-    row(&["/show"], "", "show model, settings and how full the context is", show),
+    row(&["/show"], "", "show model, settings and fill level of the context", show),
     row(&["/read", "/file"], "FILE", "put the file's text before the next message", read),
-    row(&["/regen", "/retry"], "", "answer the last message once more, with another seed", regen),
-    row(&["/undo"], "", "take back the last message and its answer", undo),
+    row(&["/regen", "/retry"], "", "answer the last message again, with another seed", regen),
+    row(&["/undo"], "", "remove the last message and its answer", undo),
     row(&["/trim"], "", "drop the oldest turns until a quarter of the context is free", trim),
-    row(&["/clear", "/new"], "", "begin anew", clear),
+    row(&["/clear", "/new"], "", "start a new conversation", clear),
     row(&["/save"], "FILE", "write the conversation; as JSON if FILE ends in .json", save),
-    row(&["/load"], "FILE", "go on with a conversation that was saved as JSON", load),
-    row(&["/bye", "/exit", "/quit"], "", "leave, as Ctrl-D does", quit),
+    row(&["/load"], "FILE", "continue a conversation saved as JSON", load),
+    row(&["/bye", "/exit", "/quit"], "", "end the program, like Ctrl-D", quit),
 ];
 
 /// Returns the completions of `line`, which begins with a slash: byte offset of the completed word, and the words.
@@ -77,7 +77,7 @@ pub(crate) fn completions(line: &str) -> (usize, Vec<String>) {
     }
 }
 
-/// Does what a line that begins with a slash says.
+/// Runs the command of a line that begins with a slash.
 pub(super) fn run(
     talk: &mut Talk,
     answerer: &mut dyn Answerer,
@@ -90,7 +90,7 @@ pub(super) fn run(
         Some(command) => (command.run)(scene, argument.trim()),
         None => {
             let name = printable(name, 40);
-            let text = "/help lists the commands, and a blank before the slash makes it a message";
+            let text = "/help lists the commands; for a message with a slash, put a space before it";
             scene.say(&format!("no command {name}; {text}"));
             Ok(Next::Go)
         }
@@ -113,7 +113,7 @@ fn help(scene: &mut Scene<'_>, _: &str) -> Result<Next, Failure> {
         ("Alt-Enter", "a line break within a message"),
         ("Tab", "complete a command, a setting or a file's name"),
         ("Ctrl-C", "stop the answer"),
-        ("Ctrl-R", "search what was typed before"),
+        ("Ctrl-R", "search the history"),
     ] {
         scene.say(&format!("  {key:<20} {help}"));
     }
@@ -136,7 +136,7 @@ fn set(scene: &mut Scene<'_>, text: &str) -> Result<Next, Failure> {
         return Err(failure);
     }
     if text.contains("think") && !scene.answerer.can_think() {
-        scene.say("(this model's chat template cannot be told how much to reason)");
+        scene.say("(this model's chat template has no setting for reasoning)");
     }
     scene.say("(set)");
     Ok(Next::Go)
@@ -163,13 +163,13 @@ fn read(scene: &mut Scene<'_>, file: &str) -> Result<Next, Failure> {
     let text = text.trim_end_matches('\n');
     let size = plural(text.chars().count(), "character");
     scene.talk.attached.push(text.to_owned());
-    scene.say(&format!("({size}, which go before the next message)"));
+    scene.say(&format!("({size}; put before the next message)"));
     Ok(Next::Go)
 }
 
 fn regen(scene: &mut Scene<'_>, _: &str) -> Result<Next, Failure> {
     let Some(question) = scene.talk.drop_last_turn() else {
-        scene.say("(nothing was said yet)");
+        scene.say("(there are no messages yet)");
         return Ok(Next::Go);
     };
     scene.talk.messages.push(question);
@@ -180,8 +180,8 @@ fn regen(scene: &mut Scene<'_>, _: &str) -> Result<Next, Failure> {
 
 fn undo(scene: &mut Scene<'_>, _: &str) -> Result<Next, Failure> {
     let text = match scene.talk.drop_last_turn() {
-        Some(question) => format!("(taken back: {})", printable(question.content.trim(), 60)),
-        None => "(nothing was said yet)".to_owned(),
+        Some(question) => format!("(removed: {})", printable(question.content.trim(), 60)),
+        None => "(there are no messages yet)".to_owned(),
     };
     scene.say(&text);
     Ok(Next::Go)
@@ -189,7 +189,7 @@ fn undo(scene: &mut Scene<'_>, _: &str) -> Result<Next, Failure> {
 
 fn trim(scene: &mut Scene<'_>, _: &str) -> Result<Next, Failure> {
     let text = match scene.talk.trim(scene.answerer)? {
-        0 => "(nothing to drop: a quarter of the context is free, or there is one turn)".to_owned(),
+        0 => "(nothing to drop: a quarter of the context is free, or there is only one turn)".to_owned(),
         n => trimmed(n, scene.talk, scene.answerer)?,
     };
     scene.say(&text);

@@ -9,18 +9,18 @@ use leyden_files::OutputOptions;
 
 use crate::cli::failure::Failure;
 
-/// The longest file that is read: more than any context holds.
-const LONGEST: u64 = 64 << 20;
-/// The most names that are offered.
+/// Maximum size of a file in bytes: more than fits any context.
+const MAX_BYTES: u64 = 64 << 20;
+/// Maximum number of completions.
 const MAX_NAMES: usize = 200;
 
-/// The text of a file.
+/// Reads a text file.
 pub(super) fn read(file: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::new(format!("{file}: cannot read: {error}"));
     let mut bytes = Vec::new();
-    File::open(file).and_then(|f| f.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(Failure::new(format!("{file}: longer than {LONGEST} bytes")));
+    File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Failure::new(format!("{file}: longer than {MAX_BYTES} bytes")));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -28,7 +28,7 @@ pub(super) fn read(file: &str) -> Result<String, Failure> {
     })
 }
 
-/// The messages in a file that `/save` wrote as JSON, or any array of objects with `role` and `content`.
+/// Reads the messages of a file that `/save` wrote as JSON, or of any array of objects with `role` and `content`.
 pub(super) fn read_messages(file: &str) -> Result<Vec<Message>, Failure> {
     let text = read(file)?;
     serde_json::from_str(&text).map_err(|error| {
@@ -37,7 +37,7 @@ pub(super) fn read_messages(file: &str) -> Result<Vec<Message>, Failure> {
     })
 }
 
-/// Writes messages, as JSON if the file's name says so.
+/// Writes messages, as JSON if the file's name ends in .json.
 pub(super) fn save(file: &str, messages: &[Message]) -> Result<(), Failure> {
     let json = Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     let text = if json {
@@ -46,12 +46,12 @@ pub(super) fn save(file: &str, messages: &[Message]) -> Result<(), Failure> {
     } else {
         messages.iter().map(|message| format!("{}: {}\n\n", message.role, message.content.trim())).collect()
     };
-    // What lies there may be worth more than this conversation.
+    // An existing file is not overwritten: it may be worth more than this conversation.
     leyden_files::write(Path::new(file), text.as_bytes(), OutputOptions::new().new_only())
         .map_err(|error| Failure::new(format!("{file}: cannot save: {error}")))
 }
 
-/// Paths that begin with what was typed.
+/// Returns the paths that begin with the typed text.
 pub(super) fn completions(typed: &str) -> Vec<String> {
     let (folder, front) = typed.rfind('/').map_or(("", typed), |at| typed.split_at(at + 1));
     let Ok(entries) = fs::read_dir(if folder.is_empty() { "." } else { folder }) else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! The interactive conversation: lines in, answers out, and commands.
 //!
-//! It knows neither terminal nor model, only [`Lines`] and [`Answerer`], so that tests can play both. Answers go to
-//! standard output and everything else to standard error, as everywhere.
+//! Terminal and model are behind the traits [`Lines`] and [`Answerer`], so that tests can replace both. Answers go to
+//! standard output and everything else to standard error.
 
 mod commands;
 mod files;
@@ -29,15 +29,15 @@ pub(super) struct Stage<'a> {
     pub(super) answerer: &'a mut dyn Answerer,
     pub(super) lines: &'a mut dyn Lines,
     pub(super) interrupt: &'a Interrupt,
-    /// Makes the screen for an answer.
+    /// Function that creates the screen for an answer.
     pub(super) screen: &'a dyn Fn() -> Screen,
-    /// Saves the conversation after every answer; the flag is true for a new one.
+    /// Function that saves the conversation after every answer; the flag is true for a new one.
     pub(super) keep: &'a mut dyn FnMut(&Talk, bool),
     pub(super) out: &'a mut dyn Write,
     pub(super) err: &'a mut dyn Write,
 }
 
-/// Talks until the lines end.
+/// Runs the conversation until the input ends.
 pub(super) fn run(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(), Failure> {
     let mut begins = false;
     loop {
@@ -52,7 +52,7 @@ pub(super) fn run(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(), Failure>
         if text.trim().is_empty() {
             continue;
         }
-        // A blank before the slash makes it a message.
+        // With a space before the slash, the line is a message.
         let next = if text.starts_with('/') {
             commands::run(talk, stage.answerer, stage.err, text.trim())
         } else {
@@ -81,13 +81,13 @@ pub(super) fn run(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(), Failure>
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(()),
             Err(failure) if failure.is_closed_pipe() => return Err(failure),
-            // A prompt that is too long or a file that cannot be written does not end the conversation.
+            // Failures, such as a prompt that is too long, do not end the conversation.
             Err(failure) => failure.report(stage.err),
         }
     }
 }
 
-/// The next message or command, which between quotes has several lines.
+/// Reads the next message or command; in quotes it may have several lines.
 fn message(stage: &mut Stage<'_>) -> Result<Line, Failure> {
     let mut line = stage.lines.next()?;
     while let Line::Text(text) = &mut line
@@ -104,7 +104,7 @@ fn message(stage: &mut Stage<'_>) -> Result<Line, Failure> {
     Ok(line)
 }
 
-/// Answers the last message, which is a user's. If that fails, the message is not part of the conversation.
+/// Answers the last message, a user's. If that fails, removes the message.
 fn answer(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(), Failure> {
     let (reply, stopped) = spoken(talk, stage).inspect_err(|_| {
         talk.drop_last_turn();
@@ -126,7 +126,7 @@ fn answer(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The answer and whether it was stopped.
+/// Generates an answer. Returns it, and true if it was stopped.
 fn spoken(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(Reply, bool), Failure> {
     let (context, tokens) =
         (stage.answerer.context(), stage.answerer.tokens(&talk.messages, &talk.settings)?);
@@ -136,9 +136,10 @@ fn spoken(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(Reply, bool), Failu
             say(stage.err, &trimmed(dropped, talk, stage.answerer)?);
         }
     } else if tokens > context {
-        let message = format!("the conversation has {tokens} tokens, and the context {context}");
-        return Err(Failure::new(message)
-            .hint("/trim drops the oldest turns, /set trim on does so always, /clear begins anew"));
+        let message = format!("the conversation has {tokens} tokens, but the context {context}");
+        return Err(Failure::new(message).hint(
+            "/trim drops the oldest turns, /set trim on does so always, /clear starts a new conversation",
+        ));
     }
     let answering = stage.interrupt.answering();
     let mut screen = (stage.screen)();
@@ -156,17 +157,17 @@ fn spoken(talk: &mut Talk, stage: &mut Stage<'_>) -> Result<(Reply, bool), Failu
     if let Some(error) = lost {
         return Err(error.into());
     }
-    // The next question begins on a line of its own.
+    // The next question begins on a new line.
     screen.finish(out)?;
     Ok((reply?, stopped))
 }
 
-/// Messages of a conversation that goes on, of which the end is shown.
+/// Number of last messages shown of a resumed conversation.
 const RECALLED: usize = 4;
-/// Characters of each of them.
+/// Maximum number of characters shown of each message.
 const RECALLED_CHARACTERS: usize = 600;
 
-/// Shows the last turns of a conversation that goes on.
+/// Shows the last turns of a resumed conversation.
 pub(super) fn recall(messages: &[Message], err: &mut dyn Write) {
     let before = messages.len().saturating_sub(RECALLED);
     if before > 0 {

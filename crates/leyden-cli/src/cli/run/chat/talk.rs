@@ -9,7 +9,7 @@ use super::super::settings::Settings;
 use crate::cli::failure::Failure;
 use crate::cli::text::plural;
 
-/// Divisor of the context: a quarter is free for an answer after the oldest turns were dropped.
+/// Divisor of the context: dropping turns frees a quarter of it.
 pub(super) const FREE_SHARE: usize = 4;
 
 /// State of a conversation.
@@ -60,8 +60,8 @@ impl Talk {
         self.messages.drain(at..).next()
     }
 
-    /// Drops the oldest turns until a quarter of the context is free, but never the last question. Returns how many turns
-    /// went.
+    /// Drops the oldest turns until a quarter of the context is free, but never the last question. Returns the number
+    /// of dropped turns.
     pub(crate) fn trim(&mut self, answerer: &dyn Answerer) -> Result<usize, Failure> {
         let room = answerer.context() - answerer.context() / FREE_SHARE;
         let mut dropped = 0;
@@ -86,6 +86,6 @@ pub(super) fn trimmed(dropped: usize, talk: &Talk, answerer: &dyn Answerer) -> R
 }
 
 pub(super) fn say(err: &mut dyn Write, text: &str) {
-    // Standard error may be closed; the conversation goes on.
+    // Standard error may be closed; the conversation continues.
     let _ = writeln!(err, "{text}");
 }

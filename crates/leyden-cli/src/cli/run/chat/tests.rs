@@ -155,7 +155,7 @@ fn answers_are_taken_back_and_made_anew() {
     assert_eq!(played.echo.seeds, [1, 1, 2, 2, 3]);
     assert_eq!(played.talk.messages.len(), 4);
     assert!(
-        played.err.contains("(nothing was said yet)\n(nothing was said yet)\n(taken back: two)\n"),
+        played.err.contains("(there are no messages yet)\n(there are no messages yet)\n(removed: two)\n"),
         "{}",
         played.err
     );
@@ -167,7 +167,7 @@ fn a_full_context_loses_its_oldest_turns_if_that_is_wished() {
     let turns = ["turn one", "turn two", "turn six"];
     let played = play(&[&turns[..], &["turn ten", "/trim", "turn ten"]].concat());
     assert!(
-        played.err.contains("error: the conversation has 56 tokens, and the context 40\nhint: /trim"),
+        played.err.contains("error: the conversation has 56 tokens, but the context 40\nhint: /trim"),
         "{}",
         played.err
     );
@@ -189,8 +189,7 @@ fn a_full_context_loses_its_oldest_turns_if_that_is_wished() {
 fn settings_are_changed_and_shown() {
     let played = play(&["/set verbose", "/set temperature 0.5", "/set think off", "one", "/show", "/set"]);
     assert_eq!(played.talk.settings.generate.sampling.temperature, 0.5);
-    for part in ["(fast)\n", "cannot be told how much to reason", "2 messages, 6 of 40 tokens", "(now: 0.5)"]
-    {
+    for part in ["(fast)\n", "has no setting for reasoning", "2 messages, 6 of 40 tokens", "(now: 0.5)"] {
         assert!(played.err.contains(part), "{part}\n{}", played.err);
     }
 }
@@ -208,8 +207,7 @@ fn conversations_are_saved_once_and_loaded() {
     assert_eq!(fs::read_to_string(&text).unwrap(), "system: Be kind.\n\nuser: hello\n\nassistant: hello\n\n");
     let saved: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(saved[1], serde_json::json!({ "role": "user", "content": "hello" }));
-    for part in ["(saved 3 messages ", "cannot save", "(loaded 3 messages)", "(6 characters, which go before"]
-    {
+    for part in ["(saved 3 messages ", "cannot save", "(loaded 3 messages)", "(6 characters; put before"] {
         assert!(played.err.contains(part), "{part}\n{}", played.err);
     }
     assert_eq!(played.echo.heard[1], "hello|hello|a note\n\nmore");
