@@ -71,15 +71,15 @@ impl Wish {
         }
     }
 
-    /// Returns the words that follow "a model that" in a message.
+    /// Returns the predicate for messages: "no model ...", "each ...".
     fn words(self) -> &'static str {
         match self {
             Wish::Any => "answers",
-            Wish::Text => "writes texts",
-            Wish::Vectors => "was made for vectors",
-            Wish::Sparse => "makes sparse vectors",
-            Wish::Labels => "gives texts labels",
-            Wish::Ranks => "ranks documents",
+            Wish::Text => "generates text",
+            Wish::Vectors => "is an embedding model",
+            Wish::Sparse => "computes sparse vectors",
+            Wish::Labels => "classifies texts",
+            Wish::Ranks => "reranks documents",
         }
     }
 
@@ -95,9 +95,9 @@ impl Wish {
         let among = if able.is_empty() { (0..models.len()).collect() } else { able.clone() };
         let names: Vec<&str> = among.iter().map(|i| models[*i].0).collect();
         let what = match (self, able.len()) {
-            (Wish::Any, _) => "there are several".to_owned(),
-            (_, 0) => format!("there is none that {}", self.words()),
-            _ => format!("there are several, each of which {}", self.words()),
+            (Wish::Any, _) => "the server has several models".to_owned(),
+            (_, 0) => format!("no model {}", self.words()),
+            _ => format!("each of several models {}", self.words()),
         };
         let message = format!("`model` is missing, and {what}: {}", names.join(", "));
         let error = ApiError::new(StatusCode::BAD_REQUEST, "missing_required_parameter", message);

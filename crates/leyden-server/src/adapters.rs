@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of entries in a list of scales.
-const MOST: usize = 256;
+const MAX_SCALES: usize = 256;
 
 /// Adapter that is served with a model.
 #[derive(Clone)]
@@ -118,7 +118,7 @@ impl Adapters {
 /// Returns the error for the unknown id in entry `i` of a list, for a model with `count` adapters.
 pub(crate) fn unknown(i: usize, id: usize, count: usize) -> ApiError {
     let field = format!("lora[{i}].id");
-    let message = format!("`{field}`: there is no adapter {id}; the model has {count}");
+    let message = format!("`{field}`: there is no adapter {id}; the model has {count} adapters");
     let error = ApiError::new(StatusCode::NOT_FOUND, "adapter_not_found", message);
     ApiError { param: Some(field), ..error }
 }
@@ -135,8 +135,8 @@ pub(crate) fn read(list: Vec<Value>) -> Vec<(usize, f32)> {
 /// Returns the schema of the field `lora` for the OpenAPI document.
 pub(crate) fn schema() -> Value {
     json!({
-        "type": "array", "maxItems": MOST,
-        "description": "Scales of the model's LoRA adapters, by the ids of /lora-adapters; those that are not named get 0",
+        "type": "array", "maxItems": MAX_SCALES,
+        "description": "Scales of the model's LoRA adapters, by the ids of /lora-adapters; adapters not listed get 0",
         "items": {
             "type": "object", "additionalProperties": false, "required": ["id", "scale"],
             "properties": {

@@ -71,14 +71,14 @@ impl AnswerMemory {
         if let Some(most) = self.key_bytes {
             let own = self.of_key(key, most);
             let Ok(Ok(permit)) = timeout_at(until, own.acquire_many_owned(units)).await else {
-                let message = "other answers of this key take the memory that its answers may have";
+                let message = "other answers of this key use all of its answer memory";
                 return Err(ApiError::too_many("answer_memory_full", message, Duration::from_secs(5)));
             };
             held.0.push(permit);
         }
         let Ok(Ok(permit)) = timeout_at(until, Arc::clone(&self.server).acquire_many_owned(units)).await
         else {
-            let message = "other answers take the memory that answers may have";
+            let message = "other answers use all of the server's answer memory";
             return Err(ApiError::unavailable("answer_memory_full", message, Duration::from_secs(5)));
         };
         held.0.push(permit);

@@ -34,8 +34,8 @@ use std::time::Duration;
 /// Schemas of the bodies of all routes that take one, by path.
 pub(crate) type Bodies = HashMap<&'static str, Value>;
 
-/// Descriptions of all endpoints. The table of endpoints is in a higher layer than this module, which therefore gets
-/// them passed in.
+/// Functions that describe all endpoints. The table of endpoints is in a higher layer than this module, so it passes
+/// them in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptions {
     /// Function that makes the OpenAPI document.
@@ -53,9 +53,9 @@ pub(crate) struct App {
     pub(crate) keys: Option<ApiKeys>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
-    /// Queue for compiling grammars.
+    /// Semaphore for compiling grammars.
     pub(crate) grammar_compiling: FairSemaphore,
-    /// Queues for preparing requests: those of usual length, and long ones.
+    /// Semaphores for preparing requests: of usual length, and long ones.
     pub(crate) short_requests: FairSemaphore,
     pub(crate) long_requests: FairSemaphore,
     pub(crate) request_time: Duration,

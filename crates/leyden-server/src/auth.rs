@@ -155,7 +155,7 @@ impl ApiKeys {
         let fail = |line, what: String| Error::from(ErrorKind::Keys { file: file.to_owned(), line, what });
         let size = std::fs::metadata(file).map_err(|e| fail(0, format!("cannot read: {e}")))?.len();
         if size > MAX_FILE_BYTES {
-            return Err(fail(0, format!("{size} bytes are too many; {MAX_FILE_BYTES} are the most")));
+            return Err(fail(0, format!("the file has {size} bytes; the maximum is {MAX_FILE_BYTES}")));
         }
         let text = std::fs::read_to_string(file).map_err(|e| fail(0, format!("cannot read: {e}")))?;
         ApiKeys::parse(&text).map_err(|(line, what)| fail(line, what))
@@ -173,14 +173,14 @@ impl ApiKeys {
                 return Err(format!("{name} is empty"));
             }
             if key.len() > MAX_KEY_BYTES {
-                return Err(format!("{name} has {} bytes; {MAX_KEY_BYTES} are the most", key.len()));
+                return Err(format!("{name} has {} bytes; the maximum is {MAX_KEY_BYTES}", key.len()));
             }
             if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(format!("{name} has characters that no header can carry"));
+                return Err(format!("{name} has characters that are not allowed in a header"));
             }
             let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
             if self.keys.iter().any(|known| known.id == name || known.digest == digest) {
-                return Err(format!("{name}, or its name, is there already"));
+                return Err(format!("{name}, or its name, occurs twice"));
             }
             let budget = Mutex::new(Budget { requests: None, tokens: None });
             let scopes = vec![Scope::Inference, Scope::Metrics];
@@ -203,12 +203,12 @@ impl ApiKeys {
             }
             let key = key(line, now).map_err(|e| (i + 1, e.message))?;
             if keys.iter().any(|k| k.id == key.id || k.digest == key.digest) {
-                return Err((i + 1, format!("`{}`, or its key, stands twice", key.id)));
+                return Err((i + 1, format!("`{}`, or its key, occurs twice", key.id)));
             }
             keys.push(key);
         }
         if keys.is_empty() {
-            return Err((0, "there is no key in it".to_owned()));
+            return Err((0, "the file has no key".to_owned()));
         }
         Ok(ApiKeys { keys })
     }
@@ -253,7 +253,7 @@ impl ApiKeys {
         if let Some(requests) = &mut budget.requests {
             requests.refill(now);
             if requests.left < 1.0 {
-                let message = "this API key has used its requests per minute";
+                let message = "rate limit exceeded: requests per minute of this API key";
                 return Err(ApiError::too_many("rate_limit_exceeded", message, requests.wait(1.0)));
             }
             requests.left -= 1.0;
@@ -359,7 +359,7 @@ pub(crate) fn x_api_key(headers: &HeaderMap) -> Result<&[u8], ApiError> {
 }
 
 fn no_tokens(bucket: &Bucket) -> ApiError {
-    let message = "this API key has used its tokens per minute, or its running requests may use them";
+    let message = "rate limit exceeded: tokens per minute of this API key, including those reserved by its running requests";
     ApiError::too_many("rate_limit_exceeded", message, bucket.wait(1.0))
 }
 

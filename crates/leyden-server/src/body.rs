@@ -72,9 +72,9 @@ impl Body for Reply {
 }
 
 /// Time after which a body must have a minimum rate if other connections wait.
-const HURRY_AFTER: Duration = Duration::from_secs(1);
+const MIN_RATE_AFTER: Duration = Duration::from_secs(1);
 /// Minimum rate of such a body, in bytes per second.
-const HURRY_RATE: usize = 16 << 10;
+const MIN_RATE: usize = 16 << 10;
 
 /// Reads a whole body. `contention` reports when other connections wait for this connection's permit.
 ///
@@ -116,7 +116,7 @@ where
             frame = timeout_at(due.min(stalls), poll_fn(|cx| body.as_mut().poll_frame(cx))) => frame,
             () = asked => {
                 let time = started.elapsed();
-                if time > HURRY_AFTER && (bytes.len() as f64) < time.as_secs_f64() * HURRY_RATE as f64 {
+                if time > MIN_RATE_AFTER && (bytes.len() as f64) < time.as_secs_f64() * MIN_RATE as f64 {
                     return Err(late("the body is too slow while other connections wait".to_owned()));
                 }
                 continue;
@@ -131,7 +131,7 @@ where
                 )));
             }
             Ok(None) => return Ok(bytes),
-            Ok(Some(Err(_))) => return Err(ApiError::body("the body breaks off")),
+            Ok(Some(Err(_))) => return Err(ApiError::body("the body is incomplete")),
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
                 if data.len() > limits.body_bytes - bytes.len() {

@@ -34,7 +34,7 @@ pub(crate) fn read(
         (true, false) => return Ok(encoding::input(body, "input")),
         (false, true) => {}
         (false, false) => {
-            let error = ApiError::field("input", "one of `input` and `messages` is needed");
+            let error = ApiError::field("input", "one of `input` and `messages` is required");
             return Err(ApiError { code: "missing_required_parameter", ..error });
         }
         (true, true) => {
@@ -89,7 +89,7 @@ pub(crate) fn schema(app: &App, mut body: Value) -> Value {
         fields.retain(|name, _| RENDERING.contains(&name.as_str()));
     }
     fields["add_generation_prompt"] = json!({
-        "type": "boolean", "default": false, "description": "Whether the text of `messages` ends with the beginning of an answer"
+        "type": "boolean", "default": false, "description": "Whether the text of `messages` ends with the header of an assistant's message"
     });
     let (one, most) = (messages::schema(&app.limits), app.limits.embedding_inputs);
     let many = json!({ "type": "array", "minItems": 1, "maxItems": most, "items": one });

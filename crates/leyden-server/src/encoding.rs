@@ -325,7 +325,7 @@ impl Wanted {
         let model = Arc::clone(&self.model);
         let (outputs, usage) = self.outputs(Arc::clone(&app), call).await?;
         let turn = app.long.take(key, deadline.into()).await?;
-        let made = prompt::aside(move || {
+        let made = prompt::run_blocking(move || {
             let _kept = (turn, lease);
             Ok(finish(&model, outputs))
         });

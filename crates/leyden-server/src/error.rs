@@ -60,7 +60,7 @@ impl ApiError {
             return ApiError::context_length(param, tokens, context);
         }
         let message = format!(
-            "`{param}` has {tokens} of the {context} tokens that the model takes, which leaves too few to a long document"
+            "`{param}` has {tokens} tokens of the model's maximum of {context}, which leaves too few for a long document"
         );
         ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
     }
@@ -91,7 +91,7 @@ impl ApiError {
 
     /// Returns the error of a request to a server that shuts down.
     pub(crate) fn closing() -> ApiError {
-        ApiError::unavailable("server_closing", "the server is closing", Duration::from_secs(10))
+        ApiError::unavailable("server_closing", "the server is shutting down", Duration::from_secs(10))
     }
 
     /// Returns the error of a caller that exceeded its own limit.

@@ -61,12 +61,12 @@ impl Fields {
         self.take(name)?.as_bool()
     }
 
-    /// Takes a whole number.
+    /// Takes an integer.
     pub(crate) fn integer(&mut self, name: &str) -> Option<i64> {
         self.take(name)?.as_number().and_then(whole)
     }
 
-    /// Takes a whole number as a size; a negative number counts as absent.
+    /// Takes an integer as a size; a negative number counts as absent.
     pub(crate) fn size(&mut self, name: &str) -> Option<usize> {
         self.integer(name).and_then(|n| usize::try_from(n).ok())
     }
@@ -95,7 +95,7 @@ impl Fields {
     }
 }
 
-/// Converts a whole number, and checks its range.
+/// Converts an integer, and checks its range.
 pub(crate) fn integer(path: &str, value: &Value, range: RangeInclusive<i64>) -> Result<i64, ApiError> {
     let outside = || {
         let (low, high) = (*range.start(), *range.end());
@@ -109,10 +109,10 @@ pub(crate) fn integer(path: &str, value: &Value, range: RangeInclusive<i64>) -> 
     match value {
         // A number beyond 64 bits is parsed as a float.
         Value::Number(n) if n.as_f64().is_some_and(|f| f.fract() != 0.0) => {
-            Err(wrong(path, "a whole number", value))
+            Err(wrong(path, "an integer", value))
         }
         Value::Number(n) => whole(n).filter(|n| range.contains(n)).ok_or_else(outside),
-        other => Err(wrong(path, "a whole number", other)),
+        other => Err(wrong(path, "an integer", other)),
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn kind(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(n) if n.is_f64() => "a fraction",
-        Value::Number(_) => "a whole number",
+        Value::Number(_) => "an integer",
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",

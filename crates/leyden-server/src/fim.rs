@@ -24,7 +24,7 @@ const REPOSITORY: &str = "repository\n";
 /// Returns the model's fill-in-the-middle tokens.
 fn of(model: &Served, param: &str) -> Result<FillInMiddle, ApiError> {
     model.fill_in_middle().ok_or_else(|| {
-        let message = format!("`{}` was not made for filling in the middle", model.name);
+        let message = format!("`{}` does not support fill-in-the-middle", model.name);
         ApiError::unsupported(param, message)
     })
 }

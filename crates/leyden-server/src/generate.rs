@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, Sender};
 
-/// StreamedJson of a stream that may wait for the client; further output stays in the mailbox.
+/// Maximum number of chunks of a stream that wait for the client; further output stays in the mailbox.
 const PIECES: usize = 16;
 /// Bytes after which the output of several choices is sent.
 const PIECE: usize = 64 << 10;
@@ -73,7 +73,7 @@ pub(crate) async fn submit(
 ) -> Result<Running, ApiError> {
     if !model.generates && tasks.iter().any(|task| matches!(task.work, Work::Text(_))) {
         let message =
-            format!("`{}` generates no text: it answers /v1/embeddings, /rerank, /classify", model.name);
+            format!("`{}` does not generate text; use /v1/embeddings, /rerank or /classify", model.name);
         return Err(ApiError::field("model", message));
     }
     let config = model.network.config();
@@ -135,7 +135,7 @@ pub(crate) async fn submit(
 }
 
 fn dead() -> ApiError {
-    ApiError::unavailable("model_failed", "the model cannot answer any more", Duration::from_secs(30))
+    ApiError::unavailable("model_failed", "the model has failed", Duration::from_secs(30))
 }
 
 fn refused(refusal: &Refusal) -> ApiError {
@@ -148,7 +148,7 @@ fn refused(refusal: &Refusal) -> ApiError {
         }
         Refusal::Late => ApiError::deadline(),
         // The request was checked before, so another refusal is a bug of the server.
-        _ => ApiError::internal("the request was not taken"),
+        _ => ApiError::internal("the request was refused"),
     }
 }
 
@@ -163,7 +163,7 @@ fn failure(end: End) -> Option<ApiError> {
             let message = "no token of the model continues the grammar, or finding one takes too long";
             Some(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "grammar_dead_end", message))
         }
-        End::NotFinite => Some(ApiError::internal("the model computed values that are not numbers")),
+        End::NotFinite => Some(ApiError::internal("the model computed values that are not finite")),
     }
 }
 

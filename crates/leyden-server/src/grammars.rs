@@ -125,7 +125,7 @@ impl Shape {
         let owner = call.caller.fairness();
         let permit = app.grammar_compiling.acquire(owner, call.deadline(app).into()).await?;
         let model = Arc::clone(model);
-        prompt::aside(move || {
+        prompt::run_blocking(move || {
             // The permit lasts until the thread is free again, even if the client has disconnected.
             let _permit = permit;
             self.compile(&model, owner)
@@ -281,7 +281,7 @@ fn check_length(param: &str, source: &str, limits: &Limits) -> Result<(), ApiErr
     if source.len() <= limits.schema_bytes {
         return Ok(());
     }
-    let message = format!("`{param}` has {} bytes; {} are the most", source.len(), limits.schema_bytes);
+    let message = format!("`{param}` has {} bytes; the maximum is {}", source.len(), limits.schema_bytes);
     Err(ApiError::field(param, message))
 }
 
@@ -296,8 +296,7 @@ pub(crate) fn refused(param: &str, error: &leyden_constrain::Error) -> ApiError 
 
 /// Returns the schemas of the fields for the OpenAPI document.
 pub(crate) fn schema(limits: &Limits) -> Value {
-    let any_schema =
-        json!({ "type": ["object", "boolean"], "description": "What is not enforced is refused by name" });
+    let any_schema = json!({ "type": ["object", "boolean"], "description": "JSON schema; keywords that cannot be enforced are refused by name" });
     let text = json!({ "type": "string", "maxLength": limits.schema_bytes });
     let schema = json!({
         "type": "object",
@@ -319,15 +318,15 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     };
     let either = json!({
         "anyOf": [{ "type": ["object", "boolean"] }, { "type": "string", "contentMediaType": "application/json" }],
-        "description": "As `response_format` with a `json_schema`"
+        "description": "Same as `response_format` with a `json_schema`"
     });
     let source =
         |meaning: &str| json!({ "type": "string", "maxLength": limits.schema_bytes, "description": meaning });
-    let (regex, gbnf) = (source("As `grammar` with a regex"), source("As `grammar`"));
+    let (regex, gbnf) = (source("Same as `grammar` with a regex"), source("Same as `grammar`"));
     let choice = json!({
         "type": "array", "minItems": 1, "maxItems": limits.choices,
         "items": { "type": "string", "minLength": 1, "maxLength": limits.name_chars },
-        "description": "The answer is one of these"
+        "description": "The answer is one of these texts"
     });
     let mut structured = json_form::schema();
     let forms = json!({ "json": either, "regex": regex, "grammar": gbnf, "choice": choice });
@@ -339,7 +338,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
             of(&["json_schema"], &["type", "json_schema"], json!({ "json_schema": schema })),
         ] },
         "grammar": {
-            "description": "A grammar in GBNF, or one whose notation is named",
+            "description": "A GBNF grammar, or an object with notation and grammar",
             "anyOf": [text, of(&["gbnf", "lark", "regex"], &["type", "value"], json!({ "value": text }))]
         },
         "guided_json": either, "json_schema": either, "guided_regex": regex, "guided_grammar": gbnf,
@@ -352,7 +351,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
     }
     structured["json_object"] = json!({ "type": "boolean" });
     all["structured_outputs"] = json!({
-        "type": "object", "additionalProperties": false, "description": "One of these forms",
+        "type": "object", "additionalProperties": false, "description": "One of these constraints",
         "properties": structured
     });
     all

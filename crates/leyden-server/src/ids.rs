@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum number of characters of a client's id.
-const LONGEST: usize = 128;
+const MAX_CHARS: usize = 128;
 
 /// Generator of ids: a counter under a keyed hash, whose keys the standard library takes from the system's random
 /// numbers. No id occurs twice, and an id does not reveal the number of requests.
@@ -29,7 +29,7 @@ pub(crate) fn of_client(headers: &HeaderMap) -> Option<&str> {
     let mut all = headers.get_all("x-request-id").iter();
     let (Some(id), None) = (all.next(), all.next()) else { return None };
     let known = |b: u8| b.is_ascii_alphanumeric() || b"-_.:/+=@".contains(&b);
-    id.to_str().ok().filter(|id| (1..=LONGEST).contains(&id.len()) && id.bytes().all(known))
+    id.to_str().ok().filter(|id| (1..=MAX_CHARS).contains(&id.len()) && id.bytes().all(known))
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ fn gate(model: &Served, prompt: &str) -> Option<String> {
 pub(crate) struct Begun {
     pub(crate) running: Running,
     pub(crate) common: Common,
-    /// ChatOutput of each choice.
+    /// Converter of each choice.
     pub(crate) chat_outputs: Vec<ChatOutput>,
     /// Log entry of the request, which has its times.
     pub(crate) entry: Arc<Entry>,

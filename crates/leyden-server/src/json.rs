@@ -14,7 +14,7 @@ pub(crate) fn parse(bytes: &[u8], depth: usize, values: usize) -> Result<Value, 
     let text = std::str::from_utf8(bytes)
         .map_err(|e| ApiError::body(format!("the body is not UTF-8: byte {}", e.valid_up_to())))?;
     if text.starts_with('\u{feff}') {
-        let message = "the body begins with a byte order mark, at byte 0; JSON is sent without one";
+        let message = "the body begins with a byte order mark, at byte 0; remove it";
         return Err(ApiError::body(message));
     }
     let left = Cell::new(values);
@@ -26,21 +26,18 @@ pub(crate) fn parse(bytes: &[u8], depth: usize, values: usize) -> Result<Value, 
 
 /// Messages of the parser, and clearer ones.
 const WORDS: &[(&str, &str)] = &[
-    ("EOF while parsing a string", "it ends within a string, as if cut off"),
-    ("EOF while parsing an object", "it ends within an object, as if cut off"),
-    ("EOF while parsing a list", "it ends within a list, as if cut off"),
-    ("EOF while parsing", "it ends where a value was wanted, as if cut off"),
-    ("trailing comma", "a comma stands before the end of a list or object"),
-    ("surrogate", "a `\\u` escape is half of a surrogate pair, which is no character"),
-    ("unexpected end of hex escape", "a `\\u` escape is half of a surrogate pair, which is no character"),
-    ("invalid escape", "a string has an escape that JSON does not know"),
-    (
-        "control character",
-        "a string has a control character, such as a line break, that is not written as an escape",
-    ),
+    ("EOF while parsing a string", "it is incomplete: it ends within a string"),
+    ("EOF while parsing an object", "it is incomplete: it ends within an object"),
+    ("EOF while parsing a list", "it is incomplete: it ends within a list"),
+    ("EOF while parsing", "it is incomplete: it ends where a value is expected"),
+    ("trailing comma", "there is a comma before the end of a list or object"),
+    ("surrogate", "a `\\u` escape is half of a surrogate pair, which is not a character"),
+    ("unexpected end of hex escape", "a `\\u` escape is half of a surrogate pair, which is not a character"),
+    ("invalid escape", "a string has an unknown escape"),
+    ("control character", "a string has an unescaped control character, such as a line break"),
     ("key must be a string", "a key is not in quotation marks"),
-    ("trailing characters", "more follows behind its end"),
-    ("number out of range", "a number is out of range: beyond what 64-bit floats hold"),
+    ("trailing characters", "there are characters after its end"),
+    ("number out of range", "a number is out of the range of 64-bit floats"),
 ];
 
 /// Names of values in other languages.
@@ -59,7 +56,7 @@ fn explained(text: &str, error: &serde_json::Error) -> String {
     let line = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     let foreign = foreign_word(line, error.column());
     match (foreign.filter(|_| what.starts_with("expected") || what == "invalid number"), known) {
-        (Some(word), _) => format!("the body is not JSON: `{word}` is no value in it{place}"),
+        (Some(word), _) => format!("the body is not JSON: `{word}` is not a JSON value{place}"),
         (None, Some(meaning)) => format!("the body is not JSON: {meaning}{place}"),
         (None, None) => format!("the body is not JSON: {what}{place}"),
     }
@@ -88,7 +85,7 @@ struct Seed<'a> {
 
 impl Seed<'_> {
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
-        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("it nests too deep"))?;
+        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("it is nested too deeply"))?;
         Ok(Seed { depth, ..self })
     }
 }
@@ -154,7 +151,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(key) = entries.next_key::<String>()? {
             if map.contains_key(&key) {
                 let shown: String = key.chars().take(64).collect();
-                return Err(A::Error::custom(format!("the key {shown:?} stands twice in one object")));
+                return Err(A::Error::custom(format!("the key {shown:?} occurs twice in an object")));
             }
             map.insert(key, entries.next_value_seed(inner)?);
         }

@@ -29,7 +29,7 @@ pub(crate) fn closed_by_default(body: &mut Fields, app: &App) {
 /// Returns the schemas of the fields for the OpenAPI document.
 pub(crate) fn schema() -> Value {
     json!({
-        CLOSED: { "type": "boolean", "description": "Whether objects have no properties that the schema does not name, where it says nothing of them" },
-        COMPACT: { "type": "boolean", "description": "Whether JSON has no line breaks, and no spaces but one behind a comma or a colon" }
+        CLOSED: { "type": "boolean", "description": "Whether objects are limited to the properties in the schema, if it has no `additionalProperties`" },
+        COMPACT: { "type": "boolean", "description": "Whether JSON is written without line breaks, and without spaces except one after a comma or colon" }
     })
 }

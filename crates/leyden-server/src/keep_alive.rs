@@ -40,14 +40,15 @@ pub(crate) fn keep(call: &Call, body: &mut Fields) -> Result<(), ApiError> {
 pub(crate) fn schema() -> Value {
     json!({
         "anyOf": [{ "type": "number" }, { "type": "string" }],
-        "description": "Time for which a model that is loaded on demand stays after its last request: seconds, or such as `5m`"
+        "description": "Time without requests after which an on-demand model is unloaded: seconds, or a text such as `5m`; 0: at once; negative: no limit"
     })
 }
 
 /// Reads the time for which a model stays after its last request: seconds, or a text such as `5m`. `None`, for a
 /// negative time, means until other models need the memory.
 fn read(value: &Value) -> Result<Option<Duration>, ApiError> {
-    let wrong = || ApiError::field("keep_alive", "`keep_alive` is neither seconds nor a time such as `5m`");
+    let wrong =
+        || ApiError::field("keep_alive", "`keep_alive` must be a number of seconds or a time such as `5m`");
     let seconds = match value {
         Value::Number(number) => number.as_f64().ok_or_else(wrong)?,
         Value::String(text) => span(text).ok_or_else(wrong)?,

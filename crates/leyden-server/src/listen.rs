@@ -34,20 +34,20 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Number of threads for sockets. The processors are for the models.
+/// Number of threads for sockets: few, because the processors are for the models.
 const THREADS: usize = 2;
 /// Pause when the system has no descriptor or memory for another connection.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
-/// Idle time after which a connection is closed if others need a permit; before, a request may be on its way to it.
+/// Idle time after which a connection is closed if others wait for a permit. It is long enough for a request under way.
 const YIELD_AFTER: Duration = Duration::from_secs(1);
-/// Interval of two checks: whether the client of a connection that waits for a permit is still connected, and whether a
-/// server that is about to shut down has requests.
+/// Interval of two checks: that the client of a waiting connection is still connected, and that a server which is about
+/// to shut down still has requests.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which freed memory is returned to the system.
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time to send errors for the requests that the shutdown ends.
 const CUT_TIME: Duration = Duration::from_secs(2);
-/// Time for the same after a second signal.
+/// Time to send these errors after a second signal.
 const SECOND_SIGNAL_CUT_TIME: Duration = Duration::from_millis(300);
 
 /// Serves the models until SIGTERM, SIGINT, SIGHUP or SIGQUIT, then ends the requests in progress, and returns. `ready`
@@ -148,7 +148,7 @@ async fn tidy(app: Arc<App>) {
     }
 }
 
-/// Phase of a server on its way to its end.
+/// Phase of a graceful shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serving,
@@ -226,7 +226,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         match accepted {
             Ok((stream, address)) => {
                 let address = address.ip();
-                // While the server drains no new connection gets a permit, so that it comes to an end.
+                // While the server drains, new connections get no permit, so that the number of permits reaches zero.
                 let permit = if app.is_closing() { None } else { limit.try_acquire(address) };
                 let admission = match permit {
                     Some(permit) => Admission::admitted(permit, &app),

@@ -230,14 +230,14 @@ async fn at(moment: Option<Instant>) {
 }
 
 fn no_room(name: &str) -> ApiError {
-    let message = format!("`{name}` is not in memory, and the models that are there are in use");
+    let message = format!("`{name}` is not in memory, and the loaded models are in use");
     ApiError::unavailable("no_room_for_model", message, RETRY)
 }
 
 fn too_large(name: &str, (needed, budget): (u64, u64)) -> ApiError {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let message = format!(
-        "`{name}` needs {} MiB of memory, and the models of this server have {} MiB",
+        "`{name}` needs {} MiB of memory, but the models of this server have {} MiB in all",
         mib(needed),
         mib(budget)
     );

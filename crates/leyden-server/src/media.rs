@@ -1,23 +1,23 @@
-//! Refusal of pictures, sound, videos and files in requests: the models here read text only.
+//! Refusal of images, audio, videos and files in requests: the models read text only.
 
 use crate::error::ApiError;
 use serde_json::Value;
 
 /// Types of parts and outputs in all dialects, with the name of their medium.
 const TYPES: &[(&str, &str)] = &[
-    ("image", "pictures"),
-    ("image_url", "pictures"),
-    ("input_image", "pictures"),
-    ("image_embeds", "pictures"),
-    ("audio", "sound"),
-    ("audio_url", "sound"),
-    ("input_audio", "sound"),
+    ("image", "images"),
+    ("image_url", "images"),
+    ("input_image", "images"),
+    ("image_embeds", "images"),
+    ("audio", "audio"),
+    ("audio_url", "audio"),
+    ("input_audio", "audio"),
     ("video", "videos"),
     ("video_url", "videos"),
     ("input_video", "videos"),
     ("file", "files"),
     ("input_file", "files"),
-    ("document", "documents beside the text"),
+    ("document", "documents"),
 ];
 
 /// Types of document sources that are not text.
@@ -25,14 +25,14 @@ const SOURCES: &[&str] = &["base64", "url", "file"];
 
 /// Fields with media: Ollama's, llama-server's and vLLM's.
 const FIELDS: &[(&str, &str)] = &[
-    ("images", "pictures"),
-    ("image", "pictures"),
-    ("image_data", "pictures"),
-    ("image_url", "pictures"),
-    ("multi_modal_data", "pictures and sound"),
-    ("multimodal_data", "pictures and sound"),
-    ("audio_url", "sound"),
-    ("input_audio", "sound"),
+    ("images", "images"),
+    ("image", "images"),
+    ("image_data", "images"),
+    ("image_url", "images"),
+    ("multi_modal_data", "images and audio"),
+    ("multimodal_data", "images and audio"),
+    ("audio_url", "audio"),
+    ("input_audio", "audio"),
     ("video_url", "videos"),
 ];
 
@@ -63,7 +63,7 @@ pub(crate) fn of_field(at: &str, name: &str, value: &Value) -> Option<ApiError> 
 }
 
 fn refused(at: &str, what: &str) -> ApiError {
-    let verb = if what == "sound" { "is" } else { "are" };
-    let message = format!("`{at}`: {what} {verb} not taken: the models of this server read text");
+    let verb = if what == "audio" { "is" } else { "are" };
+    let message = format!("`{at}`: {what} {verb} not supported: the models of this server read text only");
     ApiError::unsupported(at, message)
 }

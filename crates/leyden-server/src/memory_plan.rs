@@ -69,7 +69,7 @@ const BLOCK: usize = leyden_kernels::attention::BLOCK_TOKENS;
 /// ```
 pub fn plan_memory(need: &Need, available: Option<u64>) -> Result<MemoryPlan, String> {
     let left = available.map(|available| spared(available).saturating_sub(need.workspace_bytes));
-    let what = format!("{} MiB are available besides the weights", available.unwrap_or(0) >> 20);
+    let what = format!("{} MiB are available beside the weights", available.unwrap_or(0) >> 20);
     plan_with_states(need, need.checkpoint_bytes(available), left, &what)
 }
 
@@ -93,7 +93,7 @@ pub fn plan_memories(needs: &[Need], available: Option<u64>) -> Result<Vec<Memor
     let divide = |(i, need): (usize, &Need)| {
         let part = left.map(|left| (left as f64 * (need.most_bytes() / all.max(1.0))) as u64);
         let what = format!(
-            "{} MiB are available besides the weights and workspaces of {} engines, its part of that is {} MiB",
+            "{} MiB are available beside the weights and workspaces of {} engines, and its part is {} MiB",
             available.unwrap_or(0) >> 20,
             needs.len(),
             part.unwrap_or(0) >> 20,
@@ -175,7 +175,7 @@ fn plan(need: &Need, state_cache: u64, left: Option<u64>, what: &str) -> Result<
             ),
         };
         Err(format!(
-            "a cache of {tokens} tokens takes {} MiB and a step {} MiB{states}, but {what}; what fits is {fitting}",
+            "a KV cache of {tokens} tokens needs {} MiB and a step {} MiB{states}, but {what}; the maximum is {fitting}",
             mib(need.token_bytes.saturating_mul(tokens as u64)),
             mib(need.workspace_bytes),
         ))
@@ -185,7 +185,7 @@ fn plan(need: &Need, state_cache: u64, left: Option<u64>, what: &str) -> Result<
             return refuse(kv_tokens);
         }
         if need.context.is_some_and(|c| c > kv_tokens) {
-            return Err(format!("--kv-tokens {kv_tokens} is less than a text of --ctx {context} takes"));
+            return Err(format!("--kv-tokens {kv_tokens} is less than --ctx {context}"));
         }
         let shortened = context > kv_tokens;
         return Ok(MemoryPlan { context: context.min(kv_tokens), kv_tokens, state_cache, shortened });

@@ -163,41 +163,52 @@ type Read = fn(&ModelMetrics) -> f64;
 
 /// Name, help, type, and reader of each value.
 const VALUES: &[(&str, &str, &str, Read)] = &[
-    ("vllm:num_requests_waiting", "Requests that wait.", "gauge", |m| m.waiting.get() as f64),
-    ("vllm:num_requests_running", "Requests that run.", "gauge", |m| m.running.get() as f64),
-    ("vllm:kv_cache_usage_perc", "Part of the cache that is held, 0 to 1.", "gauge", ModelMetrics::kv_usage),
-    ("vllm:prompt_tokens_total", "Tokens of prompts taken.", "counter", |m| m.prompt_tokens.get() as f64),
+    ("vllm:num_requests_waiting", "Number of waiting requests.", "gauge", |m| m.waiting.get() as f64),
+    ("vllm:num_requests_running", "Number of running requests.", "gauge", |m| m.running.get() as f64),
+    (
+        "vllm:kv_cache_usage_perc",
+        "Share of the KV cache used by running requests, 0 to 1.",
+        "gauge",
+        ModelMetrics::kv_usage,
+    ),
+    ("vllm:prompt_tokens_total", "Number of prompt tokens.", "counter", |m| m.prompt_tokens.get() as f64),
     ("vllm:generation_tokens_total", "Tokens generated.", "counter", |m| m.generated_tokens.get() as f64),
-    ("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the cache.", "counter", |m| {
+    ("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", "counter", |m| {
         m.prefix_queries.get() as f64
     }),
-    ("vllm:prefix_cache_hits_total", "Prompt tokens found there.", "counter", |m| m.prefix_hits.get() as f64),
-    ("vllm:num_preemptions_total", "Requests that had to make way.", "counter", |m| {
-        m.preemptions.get() as f64
+    ("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", "counter", |m| {
+        m.prefix_hits.get() as f64
     }),
-    ("leyden_kv_blocks", "Blocks of the cache.", "gauge", |m| m.kv_blocks.get() as f64),
-    ("leyden_kv_blocks_held", "Blocks that requests hold.", "gauge", |m| m.kv_blocks_used.get() as f64),
-    ("leyden_kv_blocks_kept", "Blocks kept for reuse.", "gauge", |m| m.kv_blocks_cached.get() as f64),
+    ("vllm:num_preemptions_total", "Number of preemptions.", "counter", |m| m.preemptions.get() as f64),
+    ("leyden_kv_blocks", "Blocks of the KV cache.", "gauge", |m| m.kv_blocks.get() as f64),
+    ("leyden_kv_blocks_held", "Blocks used by running requests.", "gauge", |m| m.kv_blocks_used.get() as f64),
+    ("leyden_kv_blocks_kept", "Unused blocks in the prefix cache.", "gauge", |m| {
+        m.kv_blocks_cached.get() as f64
+    }),
     ("leyden_state_checkpoints", "Checkpoints of recurrent states kept for reuse.", "gauge", |m| {
         m.state_checkpoints.get() as f64
     }),
     ("leyden_steps_total", "Steps computed.", "counter", |m| m.steps.get() as f64),
     ("leyden_failed_steps_total", "Steps that failed.", "counter", |m| m.failed_steps.get() as f64),
-    ("leyden_engine_restarts_total", "Engines made anew after a panic.", "counter", |m| {
+    ("leyden_engine_restarts_total", "Engine restarts after a panic.", "counter", |m| {
         m.restarts.get() as f64
     }),
-    ("leyden_guessed_tokens_total", "Tokens guessed ahead.", "counter", |m| m.guesses.get() as f64),
-    ("leyden_right_guesses_total", "Guesses that were right.", "counter", |m| m.right_guesses.get() as f64),
+    ("leyden_guessed_tokens_total", "Draft tokens of speculative decoding.", "counter", |m| {
+        m.guesses.get() as f64
+    }),
+    ("leyden_right_guesses_total", "Accepted draft tokens.", "counter", |m| m.right_guesses.get() as f64),
 ];
 
 type Times = fn(&ModelMetrics) -> &Histogram;
 
 const HISTOGRAMS: &[(&str, &str, Times)] = &[
-    ("vllm:time_to_first_token_seconds", "From arrival to the first token.", |m| &m.first_token),
-    ("vllm:inter_token_latency_seconds", "Between two tokens of a request.", |m| &m.inter_token),
-    ("vllm:time_per_output_token_seconds", "The same, under its older name.", |m| &m.inter_token),
-    ("vllm:e2e_request_latency_seconds", "From arrival to the end.", |m| &m.end_to_end),
-    ("vllm:request_queue_time_seconds", "From arrival to the first step.", |m| &m.queue),
+    ("vllm:time_to_first_token_seconds", "Time from arrival to the first token.", |m| &m.first_token),
+    ("vllm:inter_token_latency_seconds", "Time between two tokens of a request.", |m| &m.inter_token),
+    ("vllm:time_per_output_token_seconds", "Same as inter_token_latency, under vLLM's older name.", |m| {
+        &m.inter_token
+    }),
+    ("vllm:e2e_request_latency_seconds", "Time from arrival to the end.", |m| &m.end_to_end),
+    ("vllm:request_queue_time_seconds", "Time from arrival to the first step.", |m| &m.queue),
     ("leyden_step_seconds", "Time of a step.", |m| &m.step),
 ];
 
@@ -241,11 +252,11 @@ pub(crate) fn page(
         }
     }
     for (name, help, key, names, of) in [
-        ("vllm:request_success_total", "Requests that ended, by how.", "finished_reason", &FINISHES[..], {
+        ("vllm:request_success_total", "Finished requests by reason.", "finished_reason", &FINISHES[..], {
             let f: fn(&ModelMetrics, usize) -> u64 = |m, i| m.finished[i].get();
             f
         }),
-        ("leyden_requests_refused_total", "Requests not taken, by why.", "reason", &REFUSALS[..], |m, i| {
+        ("leyden_requests_refused_total", "Refused requests by reason.", "reason", &REFUSALS[..], |m, i| {
             m.refused[i].get()
         }),
     ] {
@@ -263,19 +274,14 @@ pub(crate) fn page(
         }
     }
     for (name, help, kind, value) in [
-        ("leyden_model_loads_total", "Models loaded because a request named them.", "counter", comings.0),
-        (
-            "leyden_model_unloads_total",
-            "Models unloaded for others, or because nobody asked.",
-            "counter",
-            comings.1,
-        ),
-        ("leyden_models_bytes", "Memory of the models that come and go.", "gauge", comings.2),
+        ("leyden_model_loads_total", "Models loaded on demand.", "counter", comings.0),
+        ("leyden_model_unloads_total", "Models unloaded to free memory or when idle.", "counter", comings.1),
+        ("leyden_models_bytes", "Memory of on-demand models in bytes.", "gauge", comings.2),
     ] {
         head(&mut out, name, help, kind);
         line(&mut out, name, "", value as f64);
     }
-    head(&mut out, "leyden_http_responses_total", "Responses by class of status.", "counter");
+    head(&mut out, "leyden_http_responses_total", "Responses by status class.", "counter");
     for (i, class) in ["2xx", "3xx", "4xx", "5xx"].iter().enumerate() {
         let labels = format!("{{class=\"{class}\"}}");
         line(&mut out, "leyden_http_responses_total", &labels, http.responses[i].get() as f64);
@@ -285,10 +291,10 @@ pub(crate) fn page(
     head(&mut out, "leyden_http_connections_total", "Connections accepted.", "counter");
     line(&mut out, "leyden_http_connections_total", "", http.connections_total.get() as f64);
     let refused = "leyden_http_connections_refused_total";
-    head(&mut out, refused, "Connections turned away because there were too many.", "counter");
+    head(&mut out, refused, "Connections refused by the connection limit.", "counter");
     line(&mut out, refused, "", http.connections_refused.get() as f64);
     let dropped = "leyden_log_lines_dropped_total";
-    head(&mut out, dropped, "Lines of the log that nobody took in time.", "counter");
+    head(&mut out, dropped, "Log lines dropped because the reader was too slow.", "counter");
     line(&mut out, dropped, "", lines_dropped as f64);
     out
 }

@@ -328,11 +328,11 @@ impl Models {
             return Ok(found);
         }
         let message = if meant.len() > 1 {
-            format!("the name fits several models; name one of them: {}", meant.join(", "))
+            format!("the name is ambiguous; use one of: {}", meant.join(", "))
         } else {
             let names: Vec<&str> = slots.iter().flat_map(|slot| slot.names()).collect();
             match names.is_empty() {
-                true => "this server has no model yet: /api/pull gets one".to_owned(),
+                true => "this server has no model yet; pull one with /api/pull".to_owned(),
                 false => format!("the model does not exist; known names: {}", names.join(", ")),
             }
         };

@@ -9,40 +9,39 @@ use std::collections::HashMap;
 
 /// Returns status and meaning of the failures of a route.
 fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
-    let mut all =
-        vec![("414", "The path is too long"), ("501", "The body has another transfer coding than `chunked`")];
+    let mut all = vec![("414", "The path is too long"), ("501", "The transfer coding is not `chunked`")];
     if !route.is_health() {
-        all.push(("503", "There are too many connections, or the server closes"));
+        all.push(("503", "There are too many connections, or the server is shutting down"));
     }
     if !route.has_body() {
-        all.push(("400", "The head is invalid: no host or several, or two lengths"));
+        all.push(("400", "The headers are invalid: no Host or several, or two lengths"));
     }
     if !keys && !route.is_health() {
-        all.push(("403", "The Host is not one of this server's"));
+        all.push(("403", "The Host is not allowed"));
     }
     if keys && route.access != Access::Open {
-        all.push(("401", "There is no valid key"));
+        all.push(("401", "The API key is missing or not valid"));
     }
     if keys && matches!(route.access, Access::Needs(_)) {
-        all.push(("403", "The key may not do this"));
+        all.push(("403", "The API key lacks the scope"));
     }
     if route.has_body() {
         all.extend([
             ("400", "A field is invalid or not supported; `param` names it"),
-            ("408", "The body does not arrive"),
-            ("413", "The body is too large, or the answer could be"),
-            ("415", "The body is not plain JSON"),
-            ("500", "A fault of the server"),
-            ("503", "The server closes, is overloaded, or took too long"),
+            ("408", "The body arrives too slowly"),
+            ("413", "The body, or the maximum size of the answer, is too large"),
+            ("415", "The content type is not JSON, or the body is compressed"),
+            ("500", "Internal error"),
+            ("503", "The server is shutting down or overloaded, or the request took too long"),
         ]);
     }
     if route.has_body() || route.path.contains('{') {
-        all.push(("404", "There is no such model"));
+        all.push(("404", "The model does not exist"));
     }
     if route.generates {
         all.extend([
             ("422", "No token continues the grammar"),
-            ("429", "The key's limit is reached, or too many requests wait"),
+            ("429", "The key's rate limit is exceeded, or too many requests are waiting"),
         ]);
     }
     all

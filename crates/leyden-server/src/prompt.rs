@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs a computation on a thread where it does not block other connections.
-pub(crate) async fn aside<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work)
@@ -37,8 +37,8 @@ impl Drop for GivesUp {
     }
 }
 
-/// Reads a request [aside](self::aside) when its key has a permit, and returns the call with the result. Dropping the
-/// future, as on disconnection, stops the work.
+/// Reads a request on [another thread](self::run_blocking) when its key has a permit, and returns the call with the
+/// result. Dropping the future, as on disconnection, stops the work.
 pub(crate) async fn prepare<T: Send + 'static>(
     app: &Arc<App>,
     call: Call,
@@ -48,7 +48,7 @@ pub(crate) async fn prepare<T: Send + 'static>(
     let permit = semaphore.acquire(call.caller.fairness(), call.deadline(app).into()).await?;
     let app = Arc::clone(app);
     let _gives_up = GivesUp(call.given_up());
-    aside(move || {
+    run_blocking(move || {
         // The permit lasts until the thread is free, even if the client has disconnected.
         let _permit = permit;
         let ready = read(&app, &call)?;
@@ -99,11 +99,11 @@ impl Extent<'_> {
                 ApiError::context_length_at_least(param, most.saturating_add(1), *most)
             }
             // No client receives this error.
-            ErrorKind::Stopped => ApiError::internal("the request was given up"),
+            ErrorKind::Stopped => ApiError::internal("the client has disconnected"),
             kind @ (ErrorKind::TemplateRaised(_)
             | ErrorKind::TemplateRender { .. }
             | ErrorKind::TemplateLimit { .. }) => {
-                let message = format!("the model's chat template cannot write `{param}`: {kind}");
+                let message = format!("the model's chat template cannot render `{param}`: {kind}");
                 ApiError::field(param, message)
             }
             _ => unwritable(param),
@@ -245,7 +245,7 @@ fn render(
         ErrorKind::NothingToContinue(_) => ApiError::conflict("continue_final_message", e.kind().to_string()),
         ErrorKind::Thread(_) => ApiError::internal("the request could not be prepared"),
         kind => {
-            let message = format!("the model's chat template cannot write these messages: {kind}");
+            let message = format!("the model's chat template cannot render these messages: {kind}");
             ApiError::field("messages", message)
         }
     })
@@ -262,7 +262,7 @@ pub(crate) fn of_text(
 }
 
 fn unwritable(param: &str) -> ApiError {
-    ApiError::field(param, format!("`{param}` cannot be written in the model's vocabulary"))
+    ApiError::field(param, format!("`{param}` cannot be encoded in the model's vocabulary"))
 }
 
 /// Returns the tokens of a complete text, with the model's tokens for the beginning and the end.
@@ -321,7 +321,7 @@ pub(crate) fn longest(model: &Served) -> usize {
 /// Checks that a prompt fits. Returns the maximum number of tokens that can follow it.
 pub(crate) fn room(model: &Served, param: &str, tokens: usize) -> Result<usize, ApiError> {
     if tokens == 0 {
-        return Err(ApiError::field(param, "the prompt is empty, and the model has no token to begin with"));
+        return Err(ApiError::field(param, "the prompt is empty, and the model has no begin token"));
     }
     let most = longest(model);
     if tokens > most {

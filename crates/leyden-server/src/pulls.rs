@@ -144,7 +144,7 @@ impl Pulls {
             return Ok(self.heard(name, Some(pull.last.clone()), &pull.lines, pull.lines.subscribe()));
         }
         let Ok(thread) = Arc::clone(&self.threads).try_acquire_owned() else {
-            let message = format!("{PULLS} models are being pulled already");
+            let message = format!("{PULLS} models are already being pulled");
             return Err(ApiError::unavailable("too_many_pulls", message, RETRY));
         };
         let (lines, heard) = broadcast::channel(LINES);
@@ -161,7 +161,7 @@ impl Pulls {
         std::thread::Builder::new()
             .name("pull".to_owned())
             .spawn(move || work(&told))
-            .map_err(|error| ApiError::internal(format!("no thread for the pull: {error}")))?;
+            .map_err(|error| ApiError::internal(format!("cannot start a thread for the pull: {error}")))?;
         Ok(first)
     }
 

@@ -84,7 +84,7 @@ fn kwargs(value: Value, limits: &Limits) -> Result<Map<String, Value>, ApiError>
     const FIELD: &str = "chat_template_kwargs";
     let bytes = value.to_string().len();
     if bytes > limits.schema_bytes {
-        let message = format!("`{FIELD}` has {bytes} bytes; {} are the most", limits.schema_bytes);
+        let message = format!("`{FIELD}` has {bytes} bytes; the maximum is {}", limits.schema_bytes);
         return Err(ApiError::field(FIELD, message));
     }
     Ok(Fields::from(value).rest())
@@ -101,25 +101,25 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "reasoning_effort": effort,
         "reasoning": {
             "type": "object", "additionalProperties": false, "properties": { "effort": effort },
-            "description": "Another place of `reasoning_effort`, which goes before it"
+            "description": "OpenAI's object for `effort`; `reasoning_effort` has precedence"
         },
         "think": {
             "anyOf": [{ "type": "boolean" }, { "enum": ["low", "medium", "high"] }],
-            "description": "Ollama's name of the template's `enable_thinking` and `reasoning_effort`"
+            "description": "Ollama's field for reasoning: sets `enable_thinking` and `reasoning_effort` of the chat template"
         },
         "chat_template_kwargs": {
             "type": "object", "properties": flags, "maxProperties": MAX_VARIABLES,
             "propertyNames": { "not": { "enum": RESERVED } },
-            "description": format!("Variables of the chat template, of up to {} bytes as JSON", limits.schema_bytes)
+            "description": format!("Variables of the chat template; at most {} bytes of JSON", limits.schema_bytes)
         },
         "documents": { "type": "array", "maxItems": limits.content_parts, "items": { "type": "object" } },
         "add_generation_prompt": {
             "type": "boolean",
-            "description": "Whether the prompt ends with the beginning of an answer; by default unless `continue_final_message`"
+            "description": "Whether the prompt ends with the header of an assistant's message; by default true unless `continue_final_message` is"
         },
         "continue_final_message": {
             "type": "boolean", "default": false,
-            "description": "Whether the answer goes on with the last message. Not together with `add_generation_prompt`"
+            "description": "Whether the answer continues the last message; cannot be combined with `add_generation_prompt`"
         }
     })
 }

@@ -76,7 +76,7 @@ pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<C
     }
     let ending = stop_conditions::read(body, &model)?;
     if max_tokens.is_some_and(|most| most < ending.min_tokens) {
-        let message = format!("`min_tokens` is more than `{}`", max_names.join("` or `"));
+        let message = format!("`min_tokens` is greater than `{}`", max_names.join("` or `"));
         return Err(ApiError::conflict("min_tokens", message));
     }
     Ok(Common {
@@ -167,7 +167,7 @@ impl Common {
             None => None,
             Some(form) => Some((form.shape.compiled(app, &self.model, call).await?, form.binding)),
         };
-        prompt::aside(move || {
+        prompt::run_blocking(move || {
             let tasks = self.tasks(&prompts, &extras, form.as_ref())?;
             Ok((self, tasks))
         })
@@ -228,7 +228,7 @@ impl Common {
 pub(crate) fn max_tokens_schema() -> Value {
     json!({
         "type": "integer", "minimum": -1, "maximum": i32::MAX,
-        "description": "0 computes the prompt alone; -1 is as many as fit"
+        "description": "Maximum number of tokens to generate; 0: only the prompt is computed; -1: as many as fit the context"
     })
 }
 
@@ -244,10 +244,10 @@ pub(crate) fn schema(app: &App) -> Value {
             "additionalProperties": false,
             "properties": {
                 "include_usage": {
-                    "type": "boolean", "description": "Whether a last piece says how many tokens the request took"
+                    "type": "boolean", "description": "Whether a last chunk contains the token usage"
                 },
                 "continuous_usage_stats": {
-                    "type": "boolean", "description": "With `include_usage`: whether each piece says how many until then"
+                    "type": "boolean", "description": "With `include_usage`: whether each chunk contains the usage so far"
                 }
             }
         },
@@ -258,7 +258,7 @@ pub(crate) fn schema(app: &App) -> Value {
         "cache_salt": {
             "type": "string",
             "maxLength": limits.name_chars,
-            "description": "Only requests with the same salt share cached prompts"
+            "description": "Requests share cached prefixes only with requests of the same salt"
         },
     });
     for more in [more, stop_conditions::schema(app), grammars::schema(limits), Long::prompt_schema()] {

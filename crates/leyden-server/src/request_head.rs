@@ -48,7 +48,7 @@ pub(crate) fn check<B>(
 ) -> Result<Option<String>, ApiError> {
     let headers = request.headers();
     if context.traffic.is_ambiguous() {
-        return Err(invalid("the request says twice how long it is, by Content-Length or Transfer-Encoding"));
+        return Err(invalid("the request has two lengths, in Content-Length or Transfer-Encoding"));
     }
     check_codings(headers)?;
     let mut hosts = headers.get_all(HOST).iter();
@@ -65,7 +65,7 @@ pub(crate) fn check<B>(
 }
 
 fn authority(value: &[u8]) -> Result<String, ApiError> {
-    let wrong = || invalid("the Host header names no host");
+    let wrong = || invalid("the Host header is not valid");
     let authority = Authority::try_from(value).map_err(|_| wrong())?;
     if authority.host().is_empty() || authority.as_str().contains('@') {
         return Err(wrong());
@@ -81,7 +81,7 @@ fn check_codings(headers: &HeaderMap) -> Result<(), ApiError> {
         [] => Ok(()),
         [one] if one.eq_ignore_ascii_case("chunked") => Ok(()),
         _ => {
-            let message = "of transfer codings only `chunked` is supported";
+            let message = "the only supported transfer coding is `chunked`";
             Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", message))
         }
     }

@@ -99,8 +99,9 @@ fn spelled(word: &str) -> Result<Vec<SamplingStep>, ApiError> {
         let step = LETTERS.iter().find(|(known, _)| *known == letter).map(|(_, step)| *step);
         let Some(step) = step.filter(|step| !steps.contains(step)) else {
             let known: String = LETTERS.iter().map(|(letter, _)| letter).collect();
-            let message =
-                format!("`samplers` is no list and no word of the letters {known}, each once at most");
+            let message = format!(
+                "`samplers` must be a list of names, or a text of the letters {known}, each at most once"
+            );
             return Err(ApiError::field("samplers", message));
         };
         steps.push(step);
@@ -117,7 +118,7 @@ fn order(value: &Value) -> Result<Vec<SamplingStep>, ApiError> {
         let step = SamplingStep::ALL.iter().find(|s| name.as_str() == Some(s.name()));
         let Some(step) = step.copied().filter(|s| !steps.contains(s)) else {
             let path = format!("samplers[{i}]");
-            return Err(ApiError::field(&path, format!("`{path}` stands twice")));
+            return Err(ApiError::field(&path, format!("`{path}` occurs twice")));
         };
         steps.push(step);
     }
@@ -132,7 +133,7 @@ fn bias_pairs(pairs: &[Value], model: &Served, most: usize) -> Result<Vec<(u32, 
     for (i, pair) in pairs.iter().enumerate() {
         let path = format!("logit_bias[{i}]");
         let [token, bias] = pair.as_array().map_or(&[][..], Vec::as_slice) else {
-            return Err(ApiError::field(&path, format!("`{path}` is no pair of a token and a bias")));
+            return Err(ApiError::field(&path, format!("`{path}` is not a pair of a token and a bias")));
         };
         let bias = match bias {
             Value::Bool(false) => f32::NEG_INFINITY,
@@ -140,7 +141,7 @@ fn bias_pairs(pairs: &[Value], model: &Served, most: usize) -> Result<Vec<(u32, 
         };
         let tokens = match token {
             Value::String(text) => model.tokenizer.encode(text, Special::AsText).map_err(|_| {
-                ApiError::field(&path, format!("`{path}[0]` cannot be written in the model's vocabulary"))
+                ApiError::field(&path, format!("`{path}[0]` cannot be encoded in the model's vocabulary"))
             })?,
             id => {
                 let id = fields::integer(&format!("{path}[0]"), id, 0..=last)?;
@@ -149,7 +150,7 @@ fn bias_pairs(pairs: &[Value], model: &Served, most: usize) -> Result<Vec<(u32, 
         };
         biases.extend(tokens.into_iter().map(|token| (token, bias)));
         if biases.len() > most {
-            let message = format!("`logit_bias` is about more than {most} tokens");
+            let message = format!("`logit_bias` has more than {most} tokens");
             return Err(ApiError::field("logit_bias", message));
         }
     }
@@ -168,7 +169,7 @@ fn logit_bias(value: Value, model: &Served) -> Result<Vec<(u32, f32)>, ApiError>
         let token =
             id.parse::<u32>().ok().filter(|t| (*t as usize) < model.vocabulary && t.to_string() == id);
         let Some(token) = token else {
-            let message = format!("`{path}` does not name a token id below {}", model.vocabulary);
+            let message = format!("`{path}` is not a token id below {}", model.vocabulary);
             return Err(ApiError::field(path, message));
         };
         biases.push((token, fields::number(&path, &bias, BIASES)?));
@@ -182,7 +183,7 @@ fn engine(error: &leyden_engine::Error) -> ApiError {
         leyden_engine::ErrorKind::Parameter { name, what } => {
             ApiError::field(*name, format!("{name}: {what}"))
         }
-        _ => ApiError::internal("the sampler could not be made"),
+        _ => ApiError::internal("the sampler could not be created"),
     }
 }
 
@@ -209,7 +210,7 @@ impl Sampling {
             let tokens = tokens.map_err(|_| {
                 ApiError::field(
                     "dry_sequence_breakers",
-                    "a breaker cannot be written in the model's vocabulary",
+                    "a breaker cannot be encoded in the model's vocabulary",
                 )
             })?;
             *known = (self.breakers.clone(), tokens);
@@ -244,12 +245,12 @@ pub(crate) fn schema(app: &App) -> Value {
                 },
                 {
                     "type": "string", "maxLength": LETTERS.len(), "pattern": format!("^[{letters}]*$"),
-                    "description": "The letters that llama.cpp has for them, each once at most"
+                    "description": "Letters of the steps in llama.cpp, each at most once"
                 }
             ]
         },
         "logit_bias": {
-            "description": "Token ids and what is added to their logits",
+            "description": "Token ids, with values added to their logits",
             "anyOf": [
                 {
                     "type": "object",

@@ -113,7 +113,7 @@ impl Checker {
 
     fn object(&mut self, schema: &Value, map: &mut Map<String, Value>, at: At<'_>) -> Result<(), ApiError> {
         if let Some(most) = size(schema, "maxProperties").filter(|most| map.len() > *most) {
-            let message = format!("`{at}` has {} entries; {most} are the most", map.len());
+            let message = format!("`{at}` has {} entries; the maximum is {most}", map.len());
             return Err(ApiError::field(at.to_string(), message));
         }
         if let Some(most) = schema.get("propertyNames").and_then(|names| size(names, "maxLength"))
@@ -121,14 +121,15 @@ impl Checker {
         {
             let at = At::Field(&at, name).to_string();
             let message =
-                format!("`{at}`: the name has {} characters; {most} are the most", name.chars().count());
+                format!("`{at}`: the name has {} characters; the maximum is {most}", name.chars().count());
             return Err(ApiError::field(at, message));
         }
         if let Some(Value::Array(reserved)) = schema.pointer("/propertyNames/not/enum")
             && let Some(name) = map.keys().find(|name| reserved.iter().any(|r| r == name.as_str()))
         {
             let at = At::Field(&at, name).to_string();
-            let message = format!("`{at}`: the template has `{name}` already, and it cannot be set here");
+            let message =
+                format!("`{at}`: the server sets the template's variable `{name}`; it cannot be set here");
             return Err(ApiError::field(at, message));
         }
         let others = schema.get("additionalProperties");
@@ -300,12 +301,12 @@ fn check_text(schema: &Value, text: &str, at: At<'_>) -> Result<(), ApiError> {
     if let Some(most) = size(schema, "maxLength").filter(|most| text.len() > *most)
         && text.chars().count() > most
     {
-        let message = format!("`{at}` has {} characters; {most} are the most", text.chars().count());
+        let message = format!("`{at}` has {} characters; the maximum is {most}", text.chars().count());
         return Err(ApiError::field(at.to_string(), message));
     }
     let in_word = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if schema.get("pattern").is_some_and(|p| p == WORD) && (text.is_empty() || !text.chars().all(in_word)) {
-        let message = format!("`{at}` is not made of letters, digits, `_`, `-` and `.`");
+        let message = format!("`{at}` may contain only letters, digits, `_`, `-` and `.`");
         return Err(ApiError::field(at.to_string(), message));
     }
     if schema.get("contentMediaType").is_some_and(|kind| kind == "application/json")
@@ -386,7 +387,7 @@ fn requires(schema: &Value, name: &str) -> bool {
 fn wanted<'a>(schemas: impl Iterator<Item = &'a Value>) -> String {
     let word = |name: &str| match name {
         "boolean" => "true or false",
-        "integer" => "a whole number",
+        "integer" => "an integer",
         "number" => "a number",
         "string" => "a text",
         "array" => "a list",

@@ -33,7 +33,7 @@ pub(crate) fn full_name(namespace: Option<&str>, name: &str) -> String {
 /// Returns the function for a tool of free text. A regular expression is enforced; another grammar is only shown to the
 /// model.
 pub(crate) fn of_free_text(name: &str, description: Option<&str>, format: Option<&Value>) -> Value {
-    let mut text = json!({ "type": "string", "description": "The whole input, as plain text" });
+    let mut text = json!({ "type": "string", "description": "Input of the tool, as plain text" });
     let mut description = description.unwrap_or_default().to_owned();
     let definition = format.and_then(|format| format["definition"].as_str());
     if let (Some(format), Some(definition)) = (format, definition) {

@@ -65,7 +65,7 @@ pub(crate) fn of_functions(
     let list = Value::Array(list);
     let bytes = list.to_string().len();
     if bytes > limits.tools_bytes {
-        let message = format!("`tools` has {bytes} bytes; {} are the most", limits.tools_bytes);
+        let message = format!("`tools` has {bytes} bytes; the maximum is {}", limits.tools_bytes);
         return Err(ApiError::field("tools", message));
     }
     let (choice, only) = match choice.map(|value| tool_choice(value, &names)).transpose()? {
@@ -78,7 +78,7 @@ pub(crate) fn of_functions(
             Choice::Auto => Ok(None),
             _ => Err(ApiError::conflict(
                 "tool_choice",
-                "`tool_choice` asks for a call, but there are no `tools`",
+                "`tool_choice` requires a call, but there are no `tools`",
             )),
         };
     }
@@ -142,7 +142,7 @@ impl Tools {
     /// `content`.
     pub(crate) fn form_or(&self, content: Shape, model: &Served, prompt: &str) -> Result<Form, ApiError> {
         if !content.is_json() {
-            let message = "`grammar` and `tools` exclude each other; `response_format` may stand beside them";
+            let message = "`grammar` and `tools` exclude each other; use `response_format` with `tools`";
             return Err(ApiError::conflict(content.param(), message));
         }
         if self.choice != Choice::Auto {
@@ -306,7 +306,7 @@ pub(crate) fn schema(limits: &Limits) -> Value {
         "tool_choice": { "anyOf": [{ "enum": ["none", "auto", "required"] }, named, named_custom, allowed] },
         "parallel_tool_calls": {
             "type": "boolean",
-            "description": "Whether there may be several calls; not said, where `tool_choice` leaves it to the model"
+            "description": "Whether there may be several calls; by default only with `tool_choice` `auto`"
         }
     });
     if let (Value::Object(all), Value::Object(more)) =

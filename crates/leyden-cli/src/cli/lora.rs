@@ -58,7 +58,7 @@ pub(super) fn named(text: &str) -> Result<Named, String> {
     match text.split_once('=') {
         Some((name, path)) if !Path::new(text).exists() => {
             if name.is_empty() || path.is_empty() {
-                return Err(format!("`{text}`: want NAME=FILE"));
+                return Err(format!("`{text}`: must be NAME=FILE"));
             }
             Ok(Named { name: Some(name.to_owned()), path: PathBuf::from(path), scale: 0.0 })
         }

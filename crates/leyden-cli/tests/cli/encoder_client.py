@@ -53,7 +53,7 @@ try:
     client.embed(model=embedder, images=["data:image/png;base64,AA=="], input_type="image")
     raise SystemExit("a picture was taken")
 except cohere.errors.BadRequestError as error:
-    assert "pictures are not taken" in str(error.body), error.body
+    assert "images are not supported" in str(error.body), error.body
 
 # Cohere's answers and errors are of the types that it publishes.
 def post(path, body):

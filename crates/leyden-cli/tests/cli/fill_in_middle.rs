@@ -103,7 +103,10 @@ fn gaps_are_filled_with_the_tokens_of_the_model() {
         ("/v1/completions", json!({ "prompt": "a", "suffix": "b" })),
     ] {
         let refused = ask(&toy, path, &body);
-        assert!(refused["error"]["message"].as_str().unwrap().contains("not made for filling"), "{refused}");
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains("not support fill-in-the-middle"),
+            "{refused}"
+        );
     }
     let v2 = |path: &str| {
         let answer = toy.exchange(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));

@@ -25,7 +25,7 @@ fn adapters_change_what_is_said_by_their_scale() {
     let refused = leyden(&["run", "The king", "--lora", &files.path("absent")]);
     assert!(refused.code == Some(1) && refused.err.contains("absent"), "{refused:?}");
     let refused = leyden(&["run", "The king", "--lora-scaled", &one]);
-    assert!(refused.code == Some(2) && refused.err.contains("want FILE:SCALE"), "{refused:?}");
+    assert!(refused.code == Some(2) && refused.err.contains("must be FILE:SCALE"), "{refused:?}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_server_names_adapters_as_models() {
     let refused = leyden(&["serve", &toy, &toy, "--lora", &one]).failed(2);
     assert!(refused.contains("--lora needs a single model"), "{refused}");
     let refused = leyden(&["serve", &toy, "--lora", "=x"]).failed(2);
-    assert!(refused.contains("want NAME=FILE"), "{refused}");
+    assert!(refused.contains("must be NAME=FILE"), "{refused}");
     let absent = format!("[models.toy]\nmodel = \"{toy}\"\nlora = [\"{}\"]\n", files.path("absent"));
     let config = files.add("absent.toml", absent.as_bytes());
     assert!(leyden(&["serve", "--config", &config]).failed(1).contains("absent"));

@@ -110,7 +110,7 @@ assert "maximum context length" in failure(400, lambda: client.embed(MODEL, "wor
 assert "known names" in failure(404, lambda: client.chat("other", ONCE))
 assert "`options.temperature`" in failure(400, lambda: client.chat(MODEL, ONCE, options={"temperature": 3}))
 picture = [{"role": "user", "content": "What is it?", "images": ["aGVsbG8="]}]
-assert "pictures are not taken" in failure(400, lambda: client.chat(MODEL, picture))
+assert "images are not supported" in failure(400, lambda: client.chat(MODEL, picture))
 assert "no such endpoint" in failure(404, lambda: client.push(MODEL))
 failure(401, lambda: ollama.Client(host=sys.argv[1]).list())
 

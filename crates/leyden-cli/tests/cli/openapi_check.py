@@ -29,14 +29,14 @@ WORDS_BEYOND_SCHEMAS = (
     "there are no `tools`",
     "exclude each other",
     "contradict each other",
-    "`min_tokens` is more than",
+    "`min_tokens` is greater than",
     "maximum context length",
     "the model does not",
     "JSON schema: ",
     "continues the grammar",
-    "was not made for filling in the middle",
+    "does not support fill-in-the-middle",
     "`input` is empty",
-    "each once at most",
+    "each at most once",
 )
 
 

@@ -454,7 +454,7 @@ fn conversation_schema(app: &App) -> Value {
         "tools": { "type": "array", "maxItems": limits.tools, "items": tool },
         "tool_choice": { "anyOf": choices },
         "thinking": { "anyOf": thinking,
-            "description": "Whether the model may think, if its template lets one say so; the budget changes nothing" },
+            "description": "Enables or disables reasoning, if the chat template supports it; `budget_tokens` has no effect" },
         "cache_control": {}, "betas": {}, "context_management": {}
     })
 }
@@ -498,8 +498,7 @@ pub(crate) fn describe_messages(app: &App) -> Value {
             "stop_sequence": { "type": ["string", "null"] }, "usage": { "type": "object" }
         }
     });
-    let mut it =
-        operation("messages", "Anthropic's: the next message of a conversation", Some(&body), &answer);
+    let mut it = operation("messages", "Anthropic: create a message", Some(&body), &answer);
     let piece = json!({ "type": "object", "required": ["data"], "properties": { "data": {
         "type": "string", "contentMediaType": "application/json",
         "contentSchema": { "type": "object", "required": ["type"], "properties": { "type": { "type": "string" } } }
@@ -516,5 +515,5 @@ pub(crate) fn describe_count_tokens(app: &App) -> Value {
     let answer = json!({
         "type": "object", "required": ["input_tokens"], "properties": { "input_tokens": { "type": "integer" } }
     });
-    operation("countTokens", "Anthropic's: the tokens of a conversation", Some(&body), &answer)
+    operation("countTokens", "Anthropic: count the tokens of a conversation", Some(&body), &answer)
 }

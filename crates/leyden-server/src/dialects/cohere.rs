@@ -145,7 +145,7 @@ fn texts(body: &mut Fields) -> Result<Vec<(String, String)>, ApiError> {
             };
             Ok(inputs.into_iter().enumerate().map(one).collect())
         }
-        (None, None) => Err(ApiError::conflict("texts", "one of `texts` and `inputs` is needed")),
+        (None, None) => Err(ApiError::conflict("texts", "one of `texts` and `inputs` is required")),
         (Some(_), Some(_)) => Err(ApiError::conflict("inputs", "`texts` and `inputs` exclude each other")),
     }
 }
@@ -195,20 +195,20 @@ pub(crate) fn describe_embed(app: &App) -> Value {
         "type": "object", "additionalProperties": false,
         "properties": {
             "model": app.model_schema(),
-            "input_type": { "enum": inputs, "description": "Which of the model's prompts goes before texts, if it has one" },
+            "input_type": { "enum": inputs, "description": "Selects the model's prompt that is put before texts, if it has one" },
             "texts": { "type": "array", "minItems": 1, "maxItems": most, "items": text },
             "inputs": { "type": "array", "minItems": 1, "maxItems": most, "items": input },
             "max_tokens": {
-                "type": "integer", "minimum": 1, "maximum": i32::MAX, "description": "So many tokens of a text at most"
+                "type": "integer", "minimum": 1, "maximum": i32::MAX, "description": "Maximum number of tokens of a text"
             },
             "output_dimension": embedding::dimensions_schema(app),
             "embedding_types": { "type": "array", "minItems": 1, "maxItems": KINDS.len(), "items": { "enum": names } },
-            "truncate": { "enum": ["END", "START", "NONE"], "description": "What is left out of a text that is too long" }
+            "truncate": { "enum": ["END", "START", "NONE"], "description": "Side at which a text that is too long is truncated" }
         },
         "oneOf": [has("texts"), has("inputs")]
     });
     let answer = json!({ "type": "object", "required": ["id", "response_type", "embeddings", "texts"] });
-    operation("cohereEmbed", "Cohere's: vectors for texts", Some(&body), &answer)
+    operation("cohereEmbed", "Cohere: embedding vectors of texts", Some(&body), &answer)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ fn read(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
             return Err(ApiError::conflict("input", "`content` and `input` exclude each other"));
         }
         (false, false) => {
-            return Err(ApiError::conflict("content", "one of `content` and `input` is needed"));
+            return Err(ApiError::conflict("content", "one of `content` and `input` is required"));
         }
     };
     let input = encoding::input(&mut body, name);
@@ -54,7 +54,7 @@ pub(crate) fn describe(app: &App) -> Value {
         "properties": {
             "model": app.model_schema(), "content": texts, "input": texts,
             "embd_normalize": {
-                "type": "integer", "enum": [2, -1], "description": "2 for vectors of length 1, -1 for such as they are"
+                "type": "integer", "enum": [2, -1], "description": "2: vectors are normalised to length 1; -1: they are not"
             },
             "encoding_format": { "const": "float" }
         },
@@ -65,5 +65,5 @@ pub(crate) fn describe(app: &App) -> Value {
         "type": "object", "required": ["index", "embedding"],
         "properties": { "index": { "type": "integer" }, "embedding": { "type": "array", "items": number } }
     } });
-    operation("llamaEmbedding", "llama-server's: vectors for texts", Some(&body), &answer)
+    operation("llamaEmbedding", "llama-server: embedding vectors of texts", Some(&body), &answer)
 }

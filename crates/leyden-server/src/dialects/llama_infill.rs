@@ -42,15 +42,15 @@ fn read(app: &App, call: &Call) -> Result<llama_server::Ready, ApiError> {
 pub(crate) fn describe(app: &App) -> Value {
     let mut it = llama_server::describe_completion(app);
     it["operationId"] = "llamaInfill".into();
-    it["summary"] = "llama-server's: what stands between two texts".into();
+    it["summary"] = "llama-server: fill in the middle between two texts".into();
     let body = &mut it["requestBody"]["content"]["application/json"]["schema"];
     body["required"] = json!(["input_prefix", "input_suffix"]);
     let text = json!({ "type": "string" });
     let more = json!({
-        "input_prefix": { "type": "string", "description": "What goes before" },
-        "input_suffix": { "type": "string", "description": "What follows" },
-        "prompt": { "type": "string", "description": "What the filling begins with" },
-        "input_extra": { "type": "array", "maxItems": FILES, "description": "Other files of the same work", "items": {
+        "input_prefix": { "type": "string", "description": "Text before the gap" },
+        "input_suffix": { "type": "string", "description": "Text after the gap" },
+        "prompt": { "type": "string", "description": "Beginning of the filling" },
+        "input_extra": { "type": "array", "maxItems": FILES, "description": "Other files of the same repository", "items": {
             "type": "object", "required": ["text"], "properties": { "filename": text, "text": text }
         } },
     });

@@ -35,7 +35,7 @@ fn adapted(app: &App) -> Result<Option<Arc<Served>>, ApiError> {
     let mut all = app.models.served().into_iter().filter(|model| !model.adapters.is_empty());
     let found = all.next();
     if all.next().is_some() {
-        let message = "several models have adapters: give `lora` with each request";
+        let message = "several models have adapters: set `lora` in each request";
         return Err(ApiError::new(StatusCode::CONFLICT, "several_models", message));
     }
     Ok(found)
@@ -46,11 +46,11 @@ pub(crate) fn describe_list(_: &App) -> Value {
         "type": "object", "required": ["id", "path", "scale"],
         "properties": {
             "id": { "type": "integer" }, "path": { "type": "string" }, "scale": { "type": "number" },
-            "name": { "type": ["string", "null"], "description": "The model with this adapter at scale 1" }
+            "name": { "type": ["string", "null"], "description": "Model name that selects this adapter at scale 1" }
         }
     });
     let answer = json!({ "type": "array", "items": one });
-    let mut it = operation("loraAdapters", "llama-server's: the model's LoRA adapters", None, &answer);
+    let mut it = operation("loraAdapters", "llama-server: list the model's LoRA adapters", None, &answer);
     it["responses"]["409"] = conflict();
     it
 }
@@ -59,7 +59,7 @@ pub(crate) fn describe_set(_: &App) -> Value {
     let answer = json!({
         "type": "object", "required": ["success"], "properties": { "success": { "const": true } }
     });
-    let summary = "llama-server's: the scales of adapters where requests say nothing of them";
+    let summary = "llama-server: set the default scales of LoRA adapters";
     let mut it = operation("setLoraAdapters", summary, Some(&adapters::schema()), &answer);
     it["responses"]["409"] = conflict();
     it

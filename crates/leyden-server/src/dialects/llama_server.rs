@@ -270,7 +270,7 @@ pub(crate) async fn props(app: Arc<App>, _: Call) -> Result<Response<Reply>, Api
     // llama-server has one model: of several, the first loaded one is shown.
     let all = app.models.served();
     let Some(model) = all.first() else {
-        let message = "no model is loaded; a request that names one loads it";
+        let message = "no model is loaded; name one in a request to load it";
         return Err(ApiError::unavailable("model_not_loaded", message, Duration::from_secs(1)));
     };
     let tokenizer = &model.tokenizer;
@@ -307,10 +307,10 @@ pub(crate) fn describe_completion(app: &App) -> Value {
         "prompt": several_schema(app, app.limits.prompts),
         "n": { "const": 1 },
         "n_probs": { "type": "integer", "minimum": 0, "maximum": app.limits.top_logprobs,
-            "description": "Of how many tokens at each place the probabilities are told" },
+            "description": "Number of most likely tokens returned with their probabilities at each position" },
         "logprobs": { "type": "integer", "minimum": 0, "maximum": app.limits.top_logprobs, "description": "The same as `n_probs`" },
         "max_completion_tokens": request::max_tokens_schema(),
-        "return_tokens": { "type": "boolean", "description": "Whether the ids of tokens are told" },
+        "return_tokens": { "type": "boolean", "description": "Whether the answer contains token ids" },
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
         all.extend(more);
@@ -326,8 +326,7 @@ pub(crate) fn describe_completion(app: &App) -> Value {
         }
     });
     let answer = json!({ "anyOf": [one, { "type": "array", "items": one }] });
-    let mut it =
-        operation("llamaCompletion", "llama-server's: the continuation of texts", Some(&body), &answer);
+    let mut it = operation("llamaCompletion", "llama-server: create a completion", Some(&body), &answer);
     let piece = json!({ "type": "object", "required": ["data"], "properties": { "data": {
         "type": "string", "contentMediaType": "application/json", "contentSchema": { "type": "object" }
     } } });
@@ -348,12 +347,17 @@ pub(crate) fn describe_apply_template(app: &App) -> Value {
     let answer = json!({
         "type": "object", "required": ["prompt"], "properties": { "prompt": { "type": "string" } }
     });
-    operation("applyTemplate", "llama-server's: a conversation as the model reads it", Some(&body), &answer)
+    operation(
+        "applyTemplate",
+        "llama-server: apply the chat template to a conversation",
+        Some(&body),
+        &answer,
+    )
 }
 
 pub(crate) fn describe_props(_: &App) -> Value {
     let answer = json!({ "type": "object", "required": ["default_generation_settings", "total_slots", "chat_template"] });
-    operation("props", "llama-server's: what is served, and how", None, &answer)
+    operation("props", "llama-server: properties of the server", None, &answer)
 }
 
 pub(crate) fn describe_slots(_: &App) -> Value {
@@ -364,7 +368,7 @@ pub(crate) fn describe_slots(_: &App) -> Value {
     });
     operation(
         "slots",
-        "llama-server's: places for requests that run",
+        "llama-server: slots of running requests",
         None,
         &json!({ "type": "array", "items": slot }),
     )

@@ -406,7 +406,7 @@ fn shared_schema(app: &App, more: Value) -> Value {
         "top_logprobs": { "type": "integer", "minimum": 0, "maximum": app.limits.top_logprobs },
         "format": {
             "anyOf": [{ "enum": ["", "json"] }, { "type": "object" }],
-            "description": "JSON, or a JSON schema, which is enforced"
+            "description": "`json`, or a JSON schema, which is enforced"
         },
         // Images cannot be processed, and ignoring them would mislead the client.
         "images": { "type": "array", "maxItems": 0 },
@@ -466,14 +466,14 @@ pub(crate) fn describe_chat(app: &App) -> Value {
     let messages = json!({ "type": "array", "maxItems": limits.messages, "items": message });
     let body = shared_schema(app, json!({ "messages": messages, "tools": tools::schema(limits)["tools"] }));
     let answer = answer_schema("message", &json!({ "type": "object", "required": ["role", "content"] }));
-    in_lines("ollamaChat", "Ollama's: the next message of a conversation", &body, &answer)
+    in_lines("ollamaChat", "Ollama: create a chat message", &body, &answer)
 }
 
 pub(crate) fn describe_generate(app: &App) -> Value {
     let text = json!({ "type": "string" });
-    let raw = json!({ "type": "boolean", "description": "Whether the prompt goes on as it is, without a template" });
-    let suffix = json!({ "type": "string", "description": "What follows the gap, for a model that was made to fill it" });
+    let raw = json!({ "type": "boolean", "description": "Whether the prompt is continued without the chat template" });
+    let suffix = json!({ "type": "string", "description": "Text after the gap, for models trained to fill in the middle" });
     let body = shared_schema(app, json!({ "prompt": text, "suffix": suffix, "system": text, "raw": raw }));
     let answer = answer_schema("response", &text);
-    in_lines("ollamaGenerate", "Ollama's: the answer to a text", &body, &answer)
+    in_lines("ollamaGenerate", "Ollama: generate a text", &body, &answer)
 }

@@ -80,7 +80,7 @@ pub(crate) fn describe_embed(app: &App) -> Value {
             "input": { "anyOf": [
                 text, { "type": "array", "maxItems": app.limits.embedding_inputs, "items": text }
             ] },
-            "truncate": { "type": "boolean", "default": true, "description": "Whether what is too long is cut off" },
+            "truncate": { "type": "boolean", "default": true, "description": "Whether texts that are too long are truncated" },
             "options": {}, "keep_alive": { "anyOf": [{ "type": "number" }, { "type": "string" }] }
         }
     });
@@ -89,7 +89,7 @@ pub(crate) fn describe_embed(app: &App) -> Value {
         "type": "object", "required": ["model", "embeddings"],
         "properties": { "model": text, "embeddings": vectors }
     });
-    operation("ollamaEmbed", "Ollama's: vectors for texts", Some(&body), &answer)
+    operation("ollamaEmbed", "Ollama: embedding vectors of texts", Some(&body), &answer)
 }
 
 pub(crate) fn describe_embeddings(app: &App) -> Value {
@@ -105,7 +105,7 @@ pub(crate) fn describe_embeddings(app: &App) -> Value {
         json!({ "type": "object", "required": ["embedding"], "properties": { "embedding": vector } });
     operation(
         "ollamaEmbeddings",
-        "Ollama's older form: the vector of a text, which keeps its length",
+        "Ollama, deprecated: embedding vector of a text, not normalised",
         Some(&body),
         &answer,
     )

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 /// Fields of `/api/create` that are refused, and the alternatives.
 const REFUSED: &[(&str, &str)] = &[
-    ("files", "leyden import FILE NAME gives a file of the server's machine a name"),
-    ("adapters", "the server's option --lora, or `lora` in the file of --config, adds one"),
-    ("template", "Ollama's are templates of Go, which are not read; the model's own is used"),
-    ("quantize", "leyden quantize writes a model in a smaller type"),
-    ("modelfile", "write its FROM as `from`, its SYSTEM as `system`, and each PARAMETER into `parameters`"),
+    ("files", "use `leyden import FILE NAME` for a file on the server's machine"),
+    ("adapters", "use the server's option --lora, or `lora` in the file of --config"),
+    ("template", "Go templates are not supported; the model's own chat template is used"),
+    ("quantize", "use `leyden quantize`"),
+    ("modelfile", "use `from` for FROM, `system` for SYSTEM and `parameters` for PARAMETER"),
 ];
 
 pub(crate) async fn copy(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -33,7 +33,7 @@ pub(crate) async fn copy(app: Arc<App>, call: Call) -> Result<Response<Reply>, A
     let change = changer(&app)?;
     let (from, name) = (text(&mut body, "source")?, text(&mut body, "destination")?);
     let from = changeable(&app, &from, &name).await?;
-    let changed = aside(move || change(Change::Copy { from: &from, name: &name })).await?;
+    let changed = make_change(move || change(Change::Copy { from: &from, name: &name })).await?;
     apply(&app, changed)?;
     Ok(document(StatusCode::OK, &json!({})))
 }
@@ -43,7 +43,7 @@ pub(crate) async fn create(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let change = changer(&app)?;
     for (field, instead) in REFUSED {
         if body.take(field).is_some_and(|value| !is_empty(&value)) {
-            return Err(ApiError::unsupported(*field, format!("`{field}` is not taken: {instead}")));
+            return Err(ApiError::unsupported(*field, format!("`{field}` is not supported: {instead}")));
         }
     }
     let mut left_out = Vec::new();
@@ -60,7 +60,7 @@ pub(crate) async fn create(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     call.leave_out(&app, &left_out)?;
     let from = changeable(&app, &from, &name).await?;
     let changed =
-        aside(move || change(Change::Create { from: &from, name: &name, defaults: &defaults })).await?;
+        make_change(move || change(Change::Create { from: &from, name: &name, defaults: &defaults })).await?;
     apply(&app, changed)?;
     let done = json!({ "status": "success" });
     Ok(match body.flag("stream").unwrap_or(true) {
@@ -76,7 +76,7 @@ pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let slot = app.models.look_for(Some(&asked), Wish::Any).await?;
     refuse_fixed(&slot, &asked)?;
     let name = slot.name.clone();
-    let changed = aside(move || change(Change::Delete { name: &name })).await?;
+    let changed = make_change(move || change(Change::Delete { name: &name })).await?;
     apply(&app, changed)?;
     Ok(document(StatusCode::OK, &json!({})))
 }
@@ -87,7 +87,7 @@ pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 /// 403: the server's options do not allow it.
 fn changer(app: &App) -> Result<Changer, ApiError> {
     app.change.clone().ok_or_else(|| {
-        let message = "this server's models are not changed by clients: start it with --allow-manage, or use leyden cp, create and rm";
+        let message = "clients of this server cannot change models: start it with --allow-manage, or use leyden cp, create and rm";
         ApiError::new(StatusCode::FORBIDDEN, "change_not_allowed", message)
     })
 }
@@ -110,11 +110,11 @@ async fn changeable(app: &App, from: &str, name: &str) -> Result<String, ApiErro
 fn refuse_fixed(slot: &ModelEntry, asked: &str) -> Result<(), ApiError> {
     let plain = without_tag(asked).unwrap_or(asked);
     let why = if !slot.is_on_demand() {
-        "was named when the server started, and stays"
+        "is a model of the server's command line, which clients cannot change"
     } else if slot.is_adapter(plain) {
         "is the name of an adapter"
     } else if slot.names().skip(1).any(|name| name == plain) {
-        "is an alias, which the server's options set"
+        "is an alias, which only the server's options can change"
     } else {
         return Ok(());
     };
@@ -146,10 +146,10 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Makes a change on a thread where it does not block other connections, because it reads and writes files.
-async fn aside(
+async fn make_change(
     work: impl FnOnce() -> Result<Changed, crate::ChangeError> + Send + 'static,
 ) -> Result<Changed, ApiError> {
-    prompt::aside(move || {
+    prompt::run_blocking(move || {
         work().map_err(|error| match error.is_usage {
             true => ApiError::new(StatusCode::BAD_REQUEST, "change_refused", error.message),
             false => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "change_failed", error.message),
@@ -168,7 +168,7 @@ fn described(name: &str, summary: &str, body: &Value) -> Value {
     let mut it = operation(name, summary, Some(body), &json!({ "type": "object" }));
     let refused = |what: &str| json!({ "description": what, "content": { "application/json": { "schema": ollama::error_schema() } } });
     it["responses"]["403"] = refused("The server was not started with --allow-manage");
-    it["responses"]["409"] = refused("The name is that of a model that stays");
+    it["responses"]["409"] = refused("The model cannot be changed by clients");
     it
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn describe_copy(app: &App) -> Value {
         "type": "object", "additionalProperties": false, "required": ["source", "destination"],
         "properties": { "source": name(app), "destination": name(app) }
     });
-    described("ollamaCopy", "Ollama's: gives a model another name", &body)
+    described("ollamaCopy", "Ollama: copy a model", &body)
 }
 
 pub(crate) fn describe_create(app: &App) -> Value {
@@ -192,7 +192,7 @@ pub(crate) fn describe_create(app: &App) -> Value {
     });
     REFUSED.iter().for_each(|(field, _)| properties[*field] = json!({}));
     let body = json!({ "type": "object", "additionalProperties": false, "properties": properties });
-    let mut it = described("ollamaCreate", "Ollama's: gives a model another name and defaults", &body);
+    let mut it = described("ollamaCreate", "Ollama: create a model with defaults", &body);
     it["responses"]["200"]["content"]["application/x-ndjson"] = json!({ "schema": { "type": "string" } });
     it
 }
@@ -201,5 +201,5 @@ pub(crate) fn describe_delete(app: &App) -> Value {
     let body = json!({
         "type": "object", "additionalProperties": false, "properties": { "model": name(app), "name": name(app) }
     });
-    described("ollamaDelete", "Ollama's: removes a model from the disk", &body)
+    described("ollamaDelete", "Ollama: delete a model", &body)
 }

@@ -78,14 +78,14 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
 /// Describes a model without loading it.
 async fn about(slot: &ModelEntry) -> Result<About, ApiError> {
     if let Some(model) = slot.served() {
-        return prompt::aside(move || Ok(model.about())).await;
+        return prompt::run_blocking(move || Ok(model.about())).await;
     }
     let Some((model, _)) = &slot.on_demand else {
         return Err(ApiError::internal(format!("`{}` is not loaded", slot.name)));
     };
     let describe = Arc::clone(&model.describe);
     let failed = |why| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "model_unreadable", why);
-    prompt::aside(move || describe().map_err(failed)).await
+    prompt::run_blocking(move || describe().map_err(failed)).await
 }
 
 pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -127,11 +127,11 @@ fn models(name: &str, summary: &str) -> Value {
 }
 
 pub(crate) fn describe_tags(_: &App) -> Value {
-    models("ollamaTags", "Ollama's: the models")
+    models("ollamaTags", "Ollama: list models")
 }
 
 pub(crate) fn describe_ps(_: &App) -> Value {
-    models("ollamaPs", "Ollama's: the models that are loaded")
+    models("ollamaPs", "Ollama: list loaded models")
 }
 
 pub(crate) fn describe_show(app: &App) -> Value {
@@ -144,12 +144,12 @@ pub(crate) fn describe_show(app: &App) -> Value {
     });
     let answer =
         json!({ "type": "object", "required": ["template", "details", "model_info", "capabilities"] });
-    operation("ollamaShow", "Ollama's: one model", Some(&body), &answer)
+    operation("ollamaShow", "Ollama: show a model", Some(&body), &answer)
 }
 
 pub(crate) fn describe_version(_: &App) -> Value {
     let answer = json!({
         "type": "object", "required": ["version"], "properties": { "version": { "type": "string" } }
     });
-    operation("ollamaVersion", "Ollama's: the version whose fields these are", None, &answer)
+    operation("ollamaVersion", "Ollama: the version whose API the server has", None, &answer)
 }

@@ -25,7 +25,8 @@ const PARTS: u64 = 100;
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let mut body = call.fields(&app)?;
     let Some(pull) = app.pull.clone() else {
-        let message = "this server pulls no models: start it with --allow-pull, or use leyden pull";
+        let message =
+            "clients of this server cannot pull models: start it with --allow-pull, or use leyden pull";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "pull_not_allowed", message));
     };
     let Some(name) = body.text("model").or_else(|| body.text("name")) else {
@@ -98,7 +99,7 @@ pub(crate) fn describe(app: &App) -> Value {
     let answer = json!({
         "type": "object", "required": ["status"], "properties": { "status": { "type": "string" } }
     });
-    let mut it = operation("ollamaPull", "Ollama's: gets a model", Some(&body), &answer);
+    let mut it = operation("ollamaPull", "Ollama: pull a model", Some(&body), &answer);
     let refused = |what: &str| json!({ "description": what, "content": { "application/json": { "schema": ollama::error_schema() } } });
     it["responses"]["403"] = refused("The server was not started with --allow-pull");
     it["responses"]["503"] = refused("Too many models are being pulled");

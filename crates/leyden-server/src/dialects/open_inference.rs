@@ -65,22 +65,21 @@ fn says(name: &str, what: &str, field: &str, kind: &str) -> Value {
 }
 
 pub(crate) fn describe_live(_: &App) -> Value {
-    says("oipLive", "Open Inference Protocol: whether the process runs", "live", "boolean")
+    says("oipLive", "Open Inference Protocol: liveness", "live", "boolean")
 }
 
 pub(crate) fn describe_ready(_: &App) -> Value {
-    let mut it =
-        says("oipReady", "Open Inference Protocol: whether requests would be answered", "ready", "boolean");
+    let mut it = says("oipReady", "Open Inference Protocol: readiness", "ready", "boolean");
     it["responses"]["503"] = it["responses"]["200"].clone();
     it
 }
 
 pub(crate) fn describe_server(_: &App) -> Value {
-    says("oipServer", "Open Inference Protocol: the server", "name", "string")
+    says("oipServer", "Open Inference Protocol: metadata of the server", "name", "string")
 }
 
 pub(crate) fn describe_model(app: &App) -> Value {
-    let what = "Open Inference Protocol: one model; with `/ready` behind its name whether it answers";
+    let what = "Open Inference Protocol: metadata of a model, or with `/ready` its readiness";
     let mut it = says("oipModel", what, "name", "string");
     it["responses"]["503"] = it["responses"]["200"].clone();
     it["parameters"] =

@@ -55,7 +55,7 @@ pub(super) fn error_schema() -> Value {
             "required": ["message", "type", "param", "code"],
             "properties": {
                 "message": { "type": "string" }, "type": { "type": "string" },
-                "param": { "type": ["string", "null"], "description": "The field at fault" },
+                "param": { "type": ["string", "null"], "description": "Path of the invalid field" },
                 "code": { "type": "string" }
             }
         } }
@@ -276,7 +276,7 @@ pub(crate) fn answer_schema(object: &str, choice: &Value, whole: bool) -> Value 
         "properties": {
             "id": { "type": "string" }, "object": { "const": object }, "created": { "type": "integer" },
             "model": { "type": "string" }, "choices": { "type": "array", "items": choice }, "usage": usage,
-            "seed": { "type": "integer", "description": "With this seed the same request gives the same answer" },
+            "seed": { "type": "integer", "description": "Seed of the answer; the same request with this seed gives the same answer" },
             "system_fingerprint": { "type": "string" }
         }
     })

@@ -235,7 +235,7 @@ pub(crate) fn describe_embed(app: &App) -> Value {
     let inputs = several_schema(app, app.limits.embedding_inputs);
     let body = body(app, &inputs, with(embedding::schema(app), Long::schema()));
     let answer = json!({ "type": "array", "items": vector() });
-    operation("tei_embed", "Vectors for texts", Some(&body), &answer)
+    operation("tei_embed", "Embedding vectors of texts", Some(&body), &answer)
 }
 
 fn prompt_name(app: &App) -> Value {
@@ -246,7 +246,7 @@ pub(crate) fn describe_embed_all(app: &App) -> Value {
     let inputs = several_schema(app, app.limits.embedding_inputs);
     let body = body(app, &inputs, with(prompt_name(app), Long::schema()));
     let answer = json!({ "type": "array", "items": { "type": "array", "items": vector() } });
-    operation("tei_embed_all", "The states of all tokens of texts", Some(&body), &answer)
+    operation("tei_embed_all", "Hidden states of all tokens of texts", Some(&body), &answer)
 }
 
 pub(crate) fn describe_embed_sparse(app: &App) -> Value {
@@ -259,7 +259,7 @@ pub(crate) fn describe_embed_sparse(app: &App) -> Value {
     let answer = json!({ "type": "array", "items": { "type": "array", "items": number } });
     operation(
         "tei_embed_sparse",
-        "Sparse vectors for texts: a number for each token that has one",
+        "Sparse vectors of texts: token ids with nonzero weights",
         Some(&body),
         &answer,
     )
@@ -279,7 +279,7 @@ pub(crate) fn describe_predict(app: &App) -> Value {
     });
     let one = json!({ "type": "array", "items": label });
     let answer = json!({ "type": "array", "items": { "anyOf": [label, one] } });
-    operation("tei_predict", "Labels of texts, or of pairs of texts", Some(&body), &answer)
+    operation("tei_predict", "Classify texts or pairs of texts", Some(&body), &answer)
 }
 
 pub(crate) fn describe_similarity(app: &App) -> Value {
@@ -296,7 +296,7 @@ pub(crate) fn describe_similarity(app: &App) -> Value {
     let body = body(app, &inputs, json!({ "parameters": parameters }));
     operation(
         "tei_similarity",
-        "How similar texts are to one: by the model's function of vectors, the cosine for most",
+        "Similarity of texts to one text, by the model's similarity function (by default the cosine)",
         Some(&body),
         &vector(),
     )
@@ -304,5 +304,5 @@ pub(crate) fn describe_similarity(app: &App) -> Value {
 
 pub(crate) fn describe_info(_: &App) -> Value {
     let answer = json!({ "type": "object", "required": ["model_id", "model_type", "max_input_length"] });
-    operation("tei_info", "What the model is, and the limits of requests", None, &answer)
+    operation("tei_info", "The model, and the limits of requests", None, &answer)
 }

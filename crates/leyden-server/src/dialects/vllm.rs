@@ -63,7 +63,7 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
         match (given.next(), given.next()) {
             (Some((name, value)), None) => Ok((name, listed(name, value))),
             (None, _) => {
-                Err(ApiError::conflict(names[0], format!("one of `{}` is needed", names.join("` and `"))))
+                Err(ApiError::conflict(names[0], format!("one of `{}` is required", names.join("` and `"))))
             }
             (Some((name, _)), Some((other, _))) => {
                 Err(ApiError::conflict(other, format!("`{name}` and `{other}` exclude each other")))
@@ -268,13 +268,18 @@ pub(crate) fn describe_score(app: &App) -> Value {
     let item = json!({
         "type": "object", "required": ["index", "object", "score"], "properties": { "score": { "type": "number" } }
     });
-    operation("score", "How well texts fit together", Some(&body(app, fields, &[])), &answered(&item))
+    operation(
+        "score",
+        "Similarity or relevance scores of pairs of texts",
+        Some(&body(app, fields, &[])),
+        &answered(&item),
+    )
 }
 
 pub(crate) fn describe_classify(app: &App) -> Value {
     let item = json!({ "type": "object", "required": ["index", "label", "probs", "num_classes"] });
     let body = chat_input::schema(app, body(app, json!({}), &[]));
-    operation("classify", "Labels of texts", Some(&body), &answered(&item))
+    operation("classify", "Classify texts", Some(&body), &answered(&item))
 }
 
 pub(crate) fn describe_pooling(app: &App) -> Value {
@@ -283,7 +288,7 @@ pub(crate) fn describe_pooling(app: &App) -> Value {
     });
     let fields = with(fields, labelled::schema());
     let item = json!({ "type": "object", "required": ["index", "object", "data"] });
-    let summary = "States of texts' tokens, what they are pooled to, the scores of labels, or entities of labels that are given";
+    let summary = "Hidden states of tokens, pooled vectors, scores of labels, or entities with given labels";
     let body = chat_input::schema(app, body(app, fields, &[]));
     operation("pooling", summary, Some(&body), &answered(&item))
 }

@@ -206,7 +206,7 @@ pub(super) fn describe(app: &App) -> Value {
         }
     });
     let answer = answer_schema("chat.completion", &choice, true);
-    let mut it = operation("chat", "The next message of a conversation", Some(&body), &answer);
+    let mut it = operation("chat", "Create a chat completion", Some(&body), &answer);
     let delta = json!({ "type": "object", "properties": {
         "role": { "const": "assistant" }, "content": { "type": "string" }, "reasoning_content": { "type": "string" },
         "tool_calls": { "type": "array", "items": { "type": "object" } }, "function_call": { "type": "object" }

@@ -96,7 +96,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
             return Err(ApiError::conflict("best_of", "`best_of` is less than `n`"));
         }
         if best > shown && common.stream {
-            let message = "`best_of` greater than `n` cannot be streamed: which are best is known at the end";
+            let message = "`best_of` greater than `n` cannot be combined with `stream`";
             return Err(ApiError::conflict("best_of", message));
         }
         common.choices = best;
@@ -106,7 +106,7 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let (prompts, choices, limits) = (wanted.len(), common.choices, &app.limits);
     if prompts.saturating_mul(choices) > limits.texts {
         let message = format!(
-            "{prompts} prompts with {choices} choices each are more than {} texts; send several requests",
+            "{prompts} prompts with {choices} choices each exceed the maximum of {} texts; send several requests",
             limits.texts
         );
         return Err(ApiError::conflict("n", message));
@@ -286,11 +286,11 @@ pub(super) fn describe(app: &App) -> Value {
         "max_completion_tokens": request::max_tokens_schema(),
         "logprobs": {
             "anyOf": [{ "type": "integer", "minimum": 0, "maximum": limits.top_logprobs }, { "const": false }],
-            "description": "How many alternatives of each token; `false` is the same as leaving it out"
+            "description": "Number of alternatives for each token; `false` means none"
         },
-        "suffix": { "type": "string", "description": "What follows the answer, of a model that can fill in the middle; not with `echo`" },
-        "echo": { "type": "boolean", "description": "The prompt stands before its answer; with `logprobs` its tokens are told of, too" },
-        "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "So many choices are made, and the `n` with the highest probability per token are shown; at least `n`, and not more with `stream`" },
+        "suffix": { "type": "string", "description": "Text after the answer, for models trained to fill in the middle; not with `echo`" },
+        "echo": { "type": "boolean", "description": "Whether the answer begins with the prompt; with `logprobs`, also returns log probabilities of the prompt's tokens" },
+        "best_of": { "type": "integer", "minimum": 1, "maximum": limits.choices, "description": "Number of generated choices, of which the `n` with the highest probability per token are returned; at least `n`, and equal to `n` with `stream`" },
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
         all.extend(more);
@@ -306,7 +306,7 @@ pub(super) fn describe(app: &App) -> Value {
         }
     });
     let answer = answer_schema("text_completion", &choice, true);
-    let mut it = operation("complete", "The continuation of texts", Some(&body), &answer);
+    let mut it = operation("complete", "Create a completion", Some(&body), &answer);
     let mut piece = choice;
     piece["properties"]["finish_reason"] = json!({ "enum": ["stop", "length", null] });
     it["responses"]["200"]["content"]["text/event-stream"] =

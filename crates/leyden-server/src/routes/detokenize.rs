@@ -46,5 +46,5 @@ pub(super) fn describe(app: &App) -> Value {
     let schema = json!({
         "type": "object", "required": ["prompt"], "properties": { "prompt": { "type": "string" } }
     });
-    operation("detokenize", "The text of tokens", Some(&body), &schema)
+    operation("detokenize", "Convert token ids to text", Some(&body), &schema)
 }

@@ -73,5 +73,5 @@ pub(super) fn describe(app: &App) -> Value {
             } }
         }
     });
-    operation("embed", "Vectors for texts", Some(&body), &answer)
+    operation("embed", "Create embedding vectors", Some(&body), &answer)
 }

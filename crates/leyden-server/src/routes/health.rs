@@ -29,16 +29,16 @@ pub(super) async fn live(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
 }
 
 pub(super) fn describe_ready(_: &App) -> Value {
-    let mut it = operation("ready", "Whether requests would be answered", None, &health());
+    let mut it = operation("ready", "Readiness", None, &health());
     it["responses"]["503"] = json!({
-        "description": "The server closes, or a model has failed",
+        "description": "The server is shutting down, or a model has failed",
         "content": { "application/json": { "schema": health() } }
     });
     it
 }
 
 pub(super) fn describe_live(_: &App) -> Value {
-    operation("live", "Whether the process runs", None, &health())
+    operation("live", "Liveness", None, &health())
 }
 
 fn health() -> Value {

@@ -35,5 +35,5 @@ pub(super) fn describe(app: &App) -> Value {
         "type": "object", "required": ["object", "input_tokens"],
         "properties": { "object": { "const": "response.input_tokens" }, "input_tokens": { "type": "integer" } }
     });
-    operation("countChatTokens", "The tokens of a conversation", Some(&body), &answer)
+    operation("countChatTokens", "Count the tokens of a conversation", Some(&body), &answer)
 }

@@ -23,7 +23,7 @@ pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, Ap
 }
 
 pub(super) fn describe(_: &App) -> Value {
-    let mut it = operation("metrics", "Counters in the text format of Prometheus", None, &json!({}));
+    let mut it = operation("metrics", "Metrics in the text format of Prometheus", None, &json!({}));
     it["responses"]["200"]["content"] = json!({ "text/plain": { "schema": { "type": "string" } } });
     it
 }

@@ -63,13 +63,13 @@ fn model() -> Value {
             "object": { "const": "model" },
             "created": { "type": "integer" },
             "owned_by": { "type": "string" },
-            "root": { "type": "string", "description": "The model's name, of which `id` may be an alias" },
-            "parent": { "type": ["string", "null"], "description": "Of an adapter's name, the model that the adapter is for" },
+            "root": { "type": "string", "description": "Name of the model; `id` may be an alias" },
+            "parent": { "type": ["string", "null"], "description": "For the name of an adapter: its model" },
             "status": {
                 "type": "object", "required": ["value"], "properties": { "value": { "enum": ["loaded", "unloaded"] } },
-                "description": "Whether it is in memory; one that is not is loaded when a request names it"
+                "description": "Whether the model is in memory; otherwise it is loaded when a request names it"
             },
-            "max_model_len": { "type": "integer", "description": "Longest text in tokens, prompt and answer together" }
+            "max_model_len": { "type": "integer", "description": "Context: maximum number of tokens in prompt and answer" }
         }
     })
 }

@@ -56,31 +56,27 @@ fn file(bytes: &'static [u8], kind: &'static str) -> Response<Reply> {
 }
 
 pub(super) fn describe_page(_: &App) -> Value {
-    described("page", "The web page: chat and the server's state", "text/html")
+    described("page", "Web page with chat and the server's state", "text/html")
 }
 
 pub(super) fn describe_docs(_: &App) -> Value {
-    described("docs", "The web page that shows this document", "text/html")
+    described("docs", "Web page that shows this document", "text/html")
 }
 
 pub(super) fn describe_script(_: &App) -> Value {
-    described("pageScript", "The page's program", "text/javascript")
+    described("pageScript", "Script of the page", "text/javascript")
 }
 
 pub(super) fn describe_style(_: &App) -> Value {
-    described("pageStyle", "The page's style sheet", "text/css")
+    described("pageStyle", "Style sheet of the page", "text/css")
 }
 
 pub(super) fn describe_pdf(_: &App) -> Value {
-    described("pagePdf", "The page's reader of PDF files", "text/javascript")
+    described("pagePdf", "PDF reader of the page", "text/javascript")
 }
 
 pub(super) fn describe_pdf_worker(_: &App) -> Value {
-    described(
-        "pagePdfWorker",
-        "The page's reader of PDF files, the part in a thread of its own",
-        "text/javascript",
-    )
+    described("pagePdfWorker", "PDF reader of the page, part in a worker thread", "text/javascript")
 }
 
 fn described(name: &str, summary: &str, kind: &str) -> Value {

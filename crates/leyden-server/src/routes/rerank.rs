@@ -65,7 +65,7 @@ fn texts(name: &str, items: Vec<Value>) -> Result<Vec<Placed>, ApiError> {
             Some(Value::String(text)) => Ok((format!("{name}[{i}].text"), text.clone())),
             _ => Err(ApiError::field(format!("{name}[{i}].text"), format!("`{name}[{i}].text` is missing"))),
         },
-        _ => Err(ApiError::field(format!("{name}[{i}]"), format!("`{name}[{i}]` is no text"))),
+        _ => Err(ApiError::field(format!("{name}[{i}]"), format!("`{name}[{i}]` is not a text"))),
     };
     items.into_iter().enumerate().map(text).collect()
 }
@@ -79,7 +79,7 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
         (Some(documents), None) => ("documents", documents, false),
         (None, Some(texts)) => ("texts", texts, true),
         (None, None) => {
-            return Err(ApiError::conflict("documents", "one of `documents` and `texts` is needed"));
+            return Err(ApiError::conflict("documents", "one of `documents` and `texts` is required"));
         }
         (Some(_), Some(_)) => {
             return Err(ApiError::conflict("texts", "`documents` and `texts` exclude each other"));
@@ -124,15 +124,15 @@ pub(super) fn describe(app: &App) -> Value {
         "texts": texts,
         "top_n": {
             "type": "integer", "minimum": 0, "maximum": i32::MAX,
-            "description": "How many results are wanted, the best; 0 for all"
+            "description": "Maximum number of results; 0 for all"
         },
         "max_tokens_per_doc": size(
-            "The most tokens of a document, whose end is left out; otherwise a long one is read in parts, and the best counts"
+            "Maximum number of tokens of a document, which is truncated; without it, a long document is read in parts and gets the best part's score"
         ),
         "return_documents": flag,
         "return_text": flag,
-        "raw_scores": { "type": "boolean", "default": false, "description": "Whether scores are logits, not from 0 to 1" },
-        "use_activation": { "type": "boolean", "description": "The same as `raw_scores` the other way round" }
+        "raw_scores": { "type": "boolean", "default": false, "description": "Whether scores are logits instead of values from 0 to 1" },
+        "use_activation": { "type": "boolean", "description": "Opposite of `raw_scores`" }
     });
     let has = |name: &str| {
         let mut needed = Map::new();
@@ -164,5 +164,5 @@ pub(super) fn describe(app: &App) -> Value {
             }
         }
     ] });
-    operation("rerank", "Documents in the order in which they answer a question", Some(&body), &answer)
+    operation("rerank", "Sort documents by relevance to a query", Some(&body), &answer)
 }

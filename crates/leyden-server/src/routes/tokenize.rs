@@ -88,7 +88,7 @@ fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, Form), ApiErro
             read.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?.0.tokens
         }
         (None, false) => {
-            return Err(ApiError::field("prompt", "one of `prompt`, `messages` and `content` is needed"));
+            return Err(ApiError::field("prompt", "one of `prompt`, `messages` and `content` is required"));
         }
         (Some(_), true) => {
             return Err(ApiError::conflict("messages", "`prompt` and `messages` exclude each other"));
@@ -131,15 +131,15 @@ pub(super) fn describe(app: &App) -> Value {
     let special = json!({
         "type": "boolean",
         "default": true,
-        "description": "Whether names of special tokens become these, and the text begins and ends as the model expects"
+        "description": "Whether special tokens in the text are recognised, and begin and end tokens are added"
     });
     let mut properties = json!({
         "model": app.model_schema(), "prompt": { "type": "string" }, "messages": messages::schema(&app.limits),
         "add_special_tokens": special, "return_token_strs": { "type": "boolean", "default": false },
-        "content": { "type": "string", "description": "llama-server's `prompt`, whose answer has `tokens` alone" },
-        "add_special": { "type": "boolean", "default": false, "description": "Of `content`: whether it begins and ends as the model expects" },
-        "parse_special": { "type": "boolean", "default": true, "description": "Of `content`: whether names of special tokens become these" },
-        "with_pieces": { "type": "boolean", "default": false, "description": "Of `content`: whether tokens come with their texts" }
+        "content": { "type": "string", "description": "llama-server's field; the answer has only `tokens`" },
+        "add_special": { "type": "boolean", "default": false, "description": "For `content`: whether begin and end tokens are added" },
+        "parse_special": { "type": "boolean", "default": true, "description": "For `content`: whether special tokens in the text are recognised" },
+        "with_pieces": { "type": "boolean", "default": false, "description": "For `content`: whether the answer contains the texts of tokens" }
     });
     for more in [rendering::schema(&app.limits), tools::schema(&app.limits)] {
         if let (Value::Object(all), Value::Object(more)) = (&mut properties, more) {
@@ -162,5 +162,5 @@ pub(super) fn describe(app: &App) -> Value {
             "token_strs": { "type": ["array", "null"], "items": { "type": "string" } }
         }
     });
-    operation("tokenize", "The tokens of a text or a conversation", Some(&body), &schema)
+    operation("tokenize", "Convert a text or a conversation to token ids", Some(&body), &schema)
 }

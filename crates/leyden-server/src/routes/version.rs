@@ -18,5 +18,5 @@ pub(super) fn describe(_: &App) -> Value {
     let schema = json!({
         "type": "object", "required": ["version"], "properties": { "version": { "type": "string" } }
     });
-    operation("version", "The program's version", None, &schema)
+    operation("version", "Version of the server", None, &schema)
 }

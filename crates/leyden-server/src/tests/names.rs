@@ -130,15 +130,15 @@ fn media_are_refused_by_what_they_are() {
         let url = json!({ "url": "http://x/y.png" });
         let source = json!({ "type": "base64", "media_type": "image/png", "data": "aGk=" });
         for (path, body, field, what) in [
-            (CHAT, part(json!({ "type": "image_url", "image_url": url })), "content[0].type", "pictures are"),
-            (CHAT, part(json!({ "type": "input_audio", "input_audio": {} })), "content[0].type", "sound is"),
+            (CHAT, part(json!({ "type": "image_url", "image_url": url })), "content[0].type", "images are"),
+            (CHAT, part(json!({ "type": "input_audio", "input_audio": {} })), "content[0].type", "audio is"),
             (CHAT, part(json!({ "type": "video_url", "video_url": url })), "content[0].type", "videos are"),
             (CHAT, part(json!({ "type": "file", "file": {} })), "content[0].type", "files are"),
             (
                 "/v1/messages",
                 part(json!({ "type": "image", "source": source })),
                 "content[0].type",
-                "pictures are",
+                "images are",
             ),
             (
                 "/v1/messages",
@@ -150,7 +150,7 @@ fn media_are_refused_by_what_they_are() {
                 "/v1/responses",
                 input(json!({ "type": "input_image", "image_url": "x" })),
                 "content[0].type",
-                "pictures are",
+                "images are",
             ),
             (
                 "/v1/responses",
@@ -162,26 +162,26 @@ fn media_are_refused_by_what_they_are() {
                 "/api/chat",
                 json!({ "model": "storyteller", "messages": [{ "role": "user", "content": "x", "images": ["aGk="] }] }),
                 "messages[0].images",
-                "pictures are",
+                "images are",
             ),
             (
                 "/api/generate",
                 json!({ "model": "storyteller", "prompt": "x", "images": ["aGk="] }),
                 "images",
-                "pictures are",
+                "images are",
             ),
             (
                 "/completion",
                 json!({ "prompt": "x", "image_data": [{ "data": "aGk=", "id": 1 }] }),
                 "image_data",
-                "pictures are",
+                "images are",
             ),
         ] {
             let (status, answer) = post(&app, path, body).await;
             let text = answer.to_string();
             assert_eq!(status, 400, "{path}: {text}");
             assert!(
-                text.contains(field) && text.contains(what) && text.contains("not taken"),
+                text.contains(field) && text.contains(what) && text.contains("not supported"),
                 "{path}: {text}"
             );
         }

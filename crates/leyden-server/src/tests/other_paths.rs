@@ -97,43 +97,48 @@ fn media_are_refused_by_what_they_are() {
         let looked = json!({ "type": "input_image", "image_url": "https://x" });
         let result = json!({ "type": "tool_result", "tool_use_id": "a", "content": [seen] });
         for (path, body, at, what) in [
-            (CHAT, json!({ "messages": user(&picture) }), "messages[0].content[1].type", "pictures"),
-            (CHAT, json!({ "messages": user(&sound) }), "messages[0].content[1].type", "sound"),
+            (CHAT, json!({ "messages": user(&picture) }), "messages[0].content[1].type", "images"),
+            (CHAT, json!({ "messages": user(&sound) }), "messages[0].content[1].type", "audio"),
             (CHAT, json!({ "messages": user(&film) }), "messages[0].content[1].type", "videos"),
             (CHAT, json!({ "messages": user(&file) }), "messages[0].content[1].type", "files"),
             (
                 CHAT,
                 json!({ "messages": [{ "role": "user", "content": [picture] }] }),
                 "messages[0].content[0].type",
-                "pictures",
+                "images",
             ),
             (
                 "/v1/messages",
                 json!({ "max_tokens": 2, "messages": user(&seen) }),
                 "messages[0].content[1].type",
-                "pictures",
+                "images",
             ),
             (
                 "/v1/messages",
                 json!({ "max_tokens": 2, "messages": user(&result) }),
                 "messages[0].content[1].content[0].type",
-                "pictures",
+                "images",
             ),
-            ("/v1/responses", json!({ "input": input(&looked) }), "input[0].content[1].type", "pictures"),
+            ("/v1/responses", json!({ "input": input(&looked) }), "input[0].content[1].type", "images"),
             (
                 "/v2/embed",
                 json!({ "inputs": [{ "content": [picture] }] }),
                 "inputs[0].content[0].type",
-                "pictures",
+                "images",
             ),
         ] {
-            let verb = if what == "sound" { "is" } else { "are" };
+            let verb = if what == "audio" { "is" } else { "are" };
             let (status, answer) = post(&app, path, body).await;
             let message =
                 answer["error"]["message"].as_str().or(answer["message"].as_str()).unwrap_or_default();
             assert_eq!(
                 (status, message),
-                (400, &*format!("`{at}`: {what} {verb} not taken: the models of this server read text"))
+                (
+                    400,
+                    &*format!(
+                        "`{at}`: {what} {verb} not supported: the models of this server read text only"
+                    )
+                )
             );
         }
     });

@@ -217,7 +217,7 @@ fn unescaped(text: &str) -> String {
 }
 
 fn bias(text: &str) -> Result<(u32, f32), String> {
-    let (id, value) = text.split_once('=').ok_or("want ID=X, such as 13=-inf")?;
+    let (id, value) = text.split_once('=').ok_or("must be ID=X, such as 13=-inf")?;
     let id = id.trim().parse().map_err(|_| format!("`{id}` is not a token id"))?;
     let value = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
     Ok((id, value))

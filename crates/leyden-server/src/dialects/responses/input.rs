@@ -176,7 +176,7 @@ fn open(messages: &mut [Value]) -> Option<&mut Value> {
 
 /// Returns the error about an answer that is not stored.
 pub(super) fn unknown(param: &str) -> ApiError {
-    let message = "there is no such response, or it is not kept any more";
+    let message = "there is no such response, or it is no longer stored";
     let error = ApiError::new(StatusCode::NOT_FOUND, "response_not_found", message);
     ApiError { param: Some(param.to_owned()), ..error }
 }

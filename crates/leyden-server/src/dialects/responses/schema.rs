@@ -162,22 +162,22 @@ fn fields(app: &App) -> Map<String, Value> {
         "stream_options": object(json!({ "include_obfuscation": { "type": "boolean" } })),
         "text": object(json!({ "format": { "anyOf": formats }, "verbosity": {} })),
         "reasoning": object(json!({ "effort": effort, "summary": {}, "generate_summary": {}, "context": {} })),
-        "store": { "type": "boolean", "default": true, "description": "Whether the answer is kept, for a while" },
+        "store": { "type": "boolean", "default": true, "description": "Whether the response is stored for later requests" },
         "previous_response_id": {
             "type": "string", "maxLength": limits.name_chars,
-            "description": "The answer that the conversation goes on behind, if it is still kept"
+            "description": "Stored response that the conversation continues"
         },
         "truncation": {
-            "enum": ["disabled", "auto"], "description": "Nothing is left out of an input that is too long"
+            "enum": ["disabled", "auto"], "description": "Has no effect: an input that is too long is an error"
         },
         "background": { "const": false },
-        "conversation": refused("name the answer before as `previous_response_id`, or send its items"),
-        "prompt": refused("send its text as `instructions`"),
+        "conversation": refused("use `previous_response_id`, or send the items"),
+        "prompt": refused("send the text as `instructions`"),
         "max_tool_calls": { "type": "integer", "minimum": 1, "description": "Changes nothing" },
         "stop": crate::stop_conditions::schema(app)["stop"],
         "include": {
             "type": "array", "maxItems": limits.content_parts, "items": { "type": "string" },
-            "description": "`message.output_text.logprobs` for the logarithmic probabilities of the text's tokens"
+            "description": "`message.output_text.logprobs` adds the log probabilities of the text's tokens; other values have no effect"
         },
         "top_logprobs": { "type": "integer", "minimum": 0, "maximum": limits.top_logprobs },
     });
@@ -209,7 +209,7 @@ pub(crate) fn describe_answer(app: &App) -> Value {
     let body = json!({
         "type": "object", "additionalProperties": false, "required": ["input"], "properties": fields(app)
     });
-    let mut it = operation("respond", "OpenAI's: an answer in items", Some(&body), &answer_schema());
+    let mut it = operation("respond", "OpenAI: create a response", Some(&body), &answer_schema());
     let piece = json!({ "type": "object", "required": ["data"], "properties": { "data": {
         "type": "string", "contentMediaType": "application/json",
         "contentSchema": { "type": "object", "required": ["type", "sequence_number"] }
@@ -244,7 +244,7 @@ pub(crate) fn describe_count(app: &App) -> Value {
         "type": "object", "required": ["object", "input_tokens"],
         "properties": { "object": { "const": "response.input_tokens" }, "input_tokens": { "type": "integer" } }
     });
-    operation("countInputTokens", "OpenAI's: the tokens of a request's prompt", Some(&body), &answer)
+    operation("countInputTokens", "OpenAI: count the tokens of a request's prompt", Some(&body), &answer)
 }
 
 fn answer_schema() -> Value {
@@ -282,7 +282,7 @@ pub(crate) fn describe_compact(app: &App) -> Value {
             "object": { "const": "response.compaction" }, "output": { "type": "array", "items": { "type": "object" } }
         }
     });
-    operation("compact", "OpenAI's: a conversation with a summary in it", Some(&body), &answer)
+    operation("compact", "OpenAI: compact a conversation", Some(&body), &answer)
 }
 
 pub(crate) fn describe_input_items(_: &App) -> Value {
@@ -290,7 +290,7 @@ pub(crate) fn describe_input_items(_: &App) -> Value {
         "type": "object", "required": ["object", "data", "first_id", "last_id", "has_more"],
         "properties": { "object": { "const": "list" }, "data": { "type": "array", "items": { "type": "object" } } }
     });
-    let mut it = of_kept("listInputItems", "OpenAI's: the items of a conversation before an answer", &answer);
+    let mut it = of_kept("listInputItems", "OpenAI: list the input items of a stored response", &answer);
     let more = json!([
         { "name": "limit", "in": "query", "schema": { "type": "integer", "minimum": 1, "maximum": 100, "default": 20 } },
         { "name": "order", "in": "query", "schema": { "enum": ["asc", "desc"], "default": "desc" } },
@@ -303,14 +303,18 @@ pub(crate) fn describe_input_items(_: &App) -> Value {
 }
 
 pub(crate) fn describe_cancel(_: &App) -> Value {
-    of_kept("cancelResponse", "OpenAI's: refused, as no answer is made in the background", &answer_schema())
+    of_kept(
+        "cancelResponse",
+        "OpenAI: cancel a response; always refused, because there are no background responses",
+        &answer_schema(),
+    )
 }
 
 pub(crate) fn describe_retrieve(_: &App) -> Value {
-    of_kept("getResponse", "OpenAI's: an answer that is kept", &answer_schema())
+    of_kept("getResponse", "OpenAI: retrieve a stored response", &answer_schema())
 }
 
 pub(crate) fn describe_delete(_: &App) -> Value {
     let answer = json!({ "type": "object", "required": ["id", "deleted"] });
-    of_kept("deleteResponse", "OpenAI's: forgets an answer", &answer)
+    of_kept("deleteResponse", "OpenAI: delete a stored response", &answer)
 }

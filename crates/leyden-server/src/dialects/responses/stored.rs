@@ -45,7 +45,7 @@ pub(crate) async fn input_items(app: Arc<App>, call: Call) -> Result<Response<Re
     }
     if let Some(after) = after {
         let Some(at) = items.iter().position(|item| item["id"] == after.as_str()) else {
-            return Err(ApiError::field("after", "`after` is no id of an item of this response"));
+            return Err(ApiError::field("after", "`after` is not the id of an item of this response"));
         };
         items.drain(..=at);
     }

@@ -105,7 +105,8 @@ impl Tools {
         if tools.is_empty() {
             return match mode.as_str() {
                 "required" => {
-                    let message = "`tool_choice` allows only kinds of tools that this server does not have";
+                    let message =
+                        "`tool_choice` allows only tools of types that this server does not support";
                     Err(ApiError::conflict("tool_choice", message))
                 }
                 _ => Ok("none".into()),
