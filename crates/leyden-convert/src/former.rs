@@ -28,7 +28,7 @@ pub(crate) fn sweep(folder: &Path, own: &Metadata, now: SystemTime) {
     }
 }
 
-/// Returns true for a name that a former release gave.
+/// Returns true for a name from an earlier release.
 fn is_former(name: &str) -> bool {
     let random = name.strip_prefix(".leyden-convert-");
     random.is_some_and(|r| r.len() == RANDOM_CHARS && r.bytes().all(|b| b.is_ascii_alphanumeric()))

@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// A sink that keeps a document.
+/// Sink that collects a document in memory.
 #[derive(Debug, Default)]
 struct Document {
     status: u16,

@@ -27,7 +27,7 @@ const Z95: f64 = 1.644_853_626_951_472_7;
 pub enum Lengths {
     /// A fixed length.
     Fixed(u32),
-    /// A uniform distribution from the first to the second, both included.
+    /// Uniform distribution between two lengths, both included.
     Uniform(u32, u32),
     /// A lognormal distribution.
     Lognormal {

@@ -177,7 +177,7 @@ impl HfModel {
         &self.folder
     }
 
-    /// Returns true if names of tensors lack the prefix of their class.
+    /// Returns true if tensor names lack the backbone prefix.
     pub(crate) fn has_bare_names(&self) -> bool {
         self.bare
     }
@@ -225,7 +225,7 @@ impl HfModel {
         self.quantised(name).is_some()
     }
 
-    /// Returns the prefix of the names of the model's own tensors.
+    /// Returns the backbone prefix of the tensor names; empty if they lack it.
     fn prefix(&self) -> &'static str {
         match &self.gliner {
             Some(_) => gliner::ENCODER,

@@ -28,7 +28,8 @@ pub(crate) struct HfClass {
     /// Function that refuses options which change the result, and returns the GGUF names of the matrices and norms
     /// that have biases.
     pub(crate) biases: fn(&HfConfig<'_>) -> Result<Vec<&'static str>, Error>,
-    /// Prefix of the names of all tensors but the head's, unless the model was saved without a head.
+    /// Backbone prefix (transformers' `base_model_prefix`): prefix of all tensor names but the head's. Models that were
+    /// saved without a head lack it.
     pub(crate) prefix: &'static str,
     /// Part of a layer's tensor names between the prefix and the layer's number.
     pub(crate) layers: &'static str,

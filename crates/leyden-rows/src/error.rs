@@ -25,7 +25,7 @@ impl Error {
         Error { file: name.to_string(), what: what.to_string(), hint: None, usage: false }
     }
 
-    /// An error of the file at `path`.
+    /// Returns an error of the file at `path`.
     pub(crate) fn of(path: &Path, what: impl Display) -> Error {
         Error::new(path.display(), what)
     }

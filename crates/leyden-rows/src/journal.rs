@@ -93,7 +93,7 @@ impl Journal {
         Error::write(self.path.as_deref().unwrap_or(Path::new("temporary file")), error)
     }
 
-    /// A second handle of the file, which reads from `offset`.
+    /// Opens a second handle of the file, positioned at `offset`.
     fn reading(&self, offset: u64) -> Result<BufReader<File>, Error> {
         // Handles of a file without a name share their position, so each reader seeks before it reads.
         let open = || match &self.path {

@@ -1,4 +1,4 @@
-//! Tests may run in an emulator of another processor, which takes tens of times as long.
+//! Detection of an emulator of another processor, in which tests take tens of times as long.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("Features", &["asimd", "aes", "pmull", "sha2"]),
 ];
 
-/// Returns the cryptography.
+/// Returns the cryptography provider.
 ///
 /// # Errors
 /// If this processor lacks features; returns their names.

@@ -417,7 +417,7 @@ impl Plan<'_> {
         }])
     }
 
-    /// Returns the prefix of the names of all tensors but the head's.
+    /// Returns the backbone prefix: the prefix of all tensor names but the head's.
     fn prefix(&self) -> &'static str {
         match &self.own {
             Some(own) if own.spans => gliner::ENCODER,
