@@ -270,7 +270,7 @@ mod tests {
         let asked = Need { kv_tokens: Some(4096), ..NEED };
         assert!(plan_memory(&asked, Some(8 << 30)).is_ok());
         let (which, what) = plan_memories(&[asked, asked], Some(8 << 30)).unwrap_err();
-        assert!(which == 0 && what.contains("of 2 engines, its part of that is 3586 MiB"), "{what}");
+        assert!(which == 0 && what.contains("of 2 engines, and its part is 3586 MiB"), "{what}");
         assert!(what.contains("--kv-tokens 3584"), "{what}");
         assert!(plan_memories(&[asked, asked], Some(16 << 30)).is_ok());
         assert_eq!(plan_memories(&[asked], Some(8 << 30)).unwrap().len(), 1);

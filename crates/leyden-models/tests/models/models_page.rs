@@ -96,7 +96,7 @@ fn page() -> String {
         weights of these types (`model_type`). Anything else is refused by name before weights are read, and so is an \
         option that would change the result and is not computed.\n\n\
         Checked against *transformers*: logits, or an encoder's states and scores, of tiny folders in several configurations, within \
-        1e-4, however the text is cut and whatever is computed beside it. Against *llama.cpp*: logits and greedy tokens of GGUF files, \
+        1e-4, for all chunk sizes and with other sequences in the batch. Against *llama.cpp*: logits and greedy tokens of GGUF files, \
         or an encoder's states. \
         *Published weights*: greedy text and perplexity of a published file, within 0.5 % of llama.cpp's.\n\n\
         | GGUF | folders | models | checked against |\n|---|---|---|---|\n"

@@ -58,7 +58,7 @@ fn a_model_answers_to_every_name_and_by_the_name_that_was_asked_for() {
         let (status, answer) = post(&app, CHAT, chat("story")).await;
         assert!(
             status == 404
-                && answer.to_string().contains("several models; name one of them: storyteller, other")
+                && answer.to_string().contains("is ambiguous; use one of: storyteller, other")
         );
         let (status, answer) = post(&app, CHAT, chat("storey")).await;
         assert!(status == 404 && answer.to_string().contains("known names: storyteller, gpt-4o"), "{answer}");
