@@ -33,7 +33,7 @@ impl Abilities {
 
 /// Ability that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum RequiredAbility {
     /// No particular ability.
     Any,
     Text,
@@ -43,43 +43,45 @@ pub(crate) enum Wish {
     Ranks,
 }
 
-impl Wish {
+impl RequiredAbility {
     /// Returns the ability that the route with this path requires.
-    pub(crate) fn of_route(path: &str) -> Wish {
+    pub(crate) fn of_route(path: &str) -> RequiredAbility {
         match path.trim_start_matches("/v1").trim_start_matches("/v2") {
             "/chat/completions" | "/completions" | "/completion" | "/infill" | "/messages" | "/responses"
-            | "/apply-template" => Wish::Text,
+            | "/apply-template" => RequiredAbility::Text,
             "/chat/completions/input_tokens" | "/responses/input_tokens" | "/messages/count_tokens" => {
-                Wish::Text
+                RequiredAbility::Text
             }
-            "/embeddings" | "/embedding" | "/embed" | "/embed_all" | "/similarity" => Wish::Vectors,
-            "/embed_sparse" => Wish::Sparse,
-            "/predict" | "/classify" => Wish::Labels,
-            "/rerank" | "/reranking" | "/score" => Wish::Ranks,
-            _ => Wish::Any,
+            "/embeddings" | "/embedding" | "/embed" | "/embed_all" | "/similarity" => {
+                RequiredAbility::Vectors
+            }
+            "/embed_sparse" => RequiredAbility::Sparse,
+            "/predict" | "/classify" => RequiredAbility::Labels,
+            "/rerank" | "/reranking" | "/score" => RequiredAbility::Ranks,
+            _ => RequiredAbility::Any,
         }
     }
 
     fn met_by(self, abilities: Abilities) -> bool {
         match self {
-            Wish::Any => true,
-            Wish::Text => abilities.text,
-            Wish::Vectors => abilities.vectors,
-            Wish::Sparse => abilities.sparse,
-            Wish::Labels => abilities.labels,
-            Wish::Ranks => abilities.ranks,
+            RequiredAbility::Any => true,
+            RequiredAbility::Text => abilities.text,
+            RequiredAbility::Vectors => abilities.vectors,
+            RequiredAbility::Sparse => abilities.sparse,
+            RequiredAbility::Labels => abilities.labels,
+            RequiredAbility::Ranks => abilities.ranks,
         }
     }
 
     /// Returns the predicate for messages: "no model ...", "each ...".
     fn words(self) -> &'static str {
         match self {
-            Wish::Any => "answers",
-            Wish::Text => "generates text",
-            Wish::Vectors => "is an embedding model",
-            Wish::Sparse => "computes sparse vectors",
-            Wish::Labels => "classifies texts",
-            Wish::Ranks => "reranks documents",
+            RequiredAbility::Any => "answers",
+            RequiredAbility::Text => "generates text",
+            RequiredAbility::Vectors => "is an embedding model",
+            RequiredAbility::Sparse => "computes sparse vectors",
+            RequiredAbility::Labels => "classifies texts",
+            RequiredAbility::Ranks => "reranks documents",
         }
     }
 
@@ -95,7 +97,7 @@ impl Wish {
         let among = if able.is_empty() { (0..models.len()).collect() } else { able.clone() };
         let names: Vec<&str> = among.iter().map(|i| models[*i].0).collect();
         let what = match (self, able.len()) {
-            (Wish::Any, _) => "the server has several models".to_owned(),
+            (RequiredAbility::Any, _) => "the server has several models".to_owned(),
             (_, 0) => format!("no model {}", self.words()),
             _ => format!("each of several models {}", self.words()),
         };
@@ -133,7 +135,7 @@ mod tests {
             ("/tokenize", Err("there are several: chat")),
         ] {
             assert!(ROUTES.iter().any(|route| route.path == path), "{path}");
-            let chosen = Wish::of_route(path).choose(&all).map(|i| all[i].0);
+            let chosen = RequiredAbility::of_route(path).choose(&all).map(|i| all[i].0);
             match (chosen, wanted) {
                 (Ok(name), Ok(wanted)) => assert_eq!(name, wanted, "{path}"),
                 (Err(error), Err(wanted)) => assert!(error.message.contains(wanted), "{}", error.message),

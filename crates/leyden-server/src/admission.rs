@@ -1,6 +1,6 @@
 //! Admission of a request: its API key and rate limit, the type of its body, and the lease of its model.
 
-use crate::abilities::Wish;
+use crate::abilities::RequiredAbility;
 use crate::app::App;
 use crate::auth::{Access, Caller};
 use crate::error::ApiError;
@@ -40,7 +40,7 @@ impl App {
     pub(crate) async fn lease(
         &self,
         body: &[u8],
-        wish: Wish,
+        wish: RequiredAbility,
         deadline: Instant,
     ) -> Result<Option<Lease>, ApiError> {
         /// Fields in which a request names its model.
@@ -57,8 +57,8 @@ impl App {
         // A body that is not JSON is refused when it is read.
         let Ok(named) = serde_json::from_slice::<Named<'_>>(body) else { return Ok(None) };
         let asked = named.model.or(named.name);
-        let slot = self.models.look_for(asked.as_deref(), wish).await?;
-        match tokio::time::timeout_at(deadline.into(), self.models.lease(&slot)).await {
+        let entry = self.models.look_for(asked.as_deref(), wish).await?;
+        match tokio::time::timeout_at(deadline.into(), self.models.lease(&entry)).await {
             Ok(Err(error)) if error.code == "model_load_failed" => {
                 // The model's files may have been removed meanwhile.
                 self.models.refresh().await;

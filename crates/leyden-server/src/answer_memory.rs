@@ -33,7 +33,7 @@ pub(crate) struct AnswerMemory {
 
 /// Memory that is reserved for an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Vec<OwnedSemaphorePermit>);
+pub(crate) struct MemoryReservation(Vec<OwnedSemaphorePermit>);
 
 impl AnswerMemory {
     pub(crate) fn new(limits: &Limits, has_keys: bool) -> AnswerMemory {
@@ -51,7 +51,12 @@ impl AnswerMemory {
     /// # Errors
     /// 413: the answer exceeds the limit. 429 or 503: the wait took too long, for the memory of the key or of the
     /// server.
-    pub(crate) async fn hold(&self, key: KeyId, bytes: usize, deadline: Instant) -> Result<Held, ApiError> {
+    pub(crate) async fn hold(
+        &self,
+        key: KeyId,
+        bytes: usize,
+        deadline: Instant,
+    ) -> Result<MemoryReservation, ApiError> {
         if bytes > self.most {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             let message = format!(
@@ -63,11 +68,11 @@ impl AnswerMemory {
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "answer_too_large", message));
         }
         if bytes <= SMALL {
-            return Ok(Held::default());
+            return Ok(MemoryReservation::default());
         }
         let until = deadline.min(Instant::now() + self.patience);
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let mut held = Held::default();
+        let mut held = MemoryReservation::default();
         if let Some(most) = self.key_bytes {
             let own = self.of_key(key, most);
             let Ok(Ok(permit)) = timeout_at(until, own.acquire_many_owned(units)).await else {

@@ -139,9 +139,9 @@ impl App {
     /// Returns the loaded model that a request names; on a server with one model, a request without a name gets that
     /// model. The caller holds a lease of the model, or only wants a model that is loaded at present.
     pub(crate) fn model(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
-        let slot = self.models.find(name)?;
-        slot.served().ok_or_else(|| {
-            let message = format!("`{}` is not loaded", slot.name);
+        let entry = self.models.find(name)?;
+        entry.served().ok_or_else(|| {
+            let message = format!("`{}` is not loaded", entry.name);
             ApiError::unavailable("model_not_loaded", message, Duration::from_secs(1))
         })
     }
@@ -167,7 +167,7 @@ impl App {
         self.models
             .all()
             .iter()
-            .flat_map(|slot| slot.names().map(str::to_owned).collect::<Vec<_>>())
+            .flat_map(|entry| entry.names().map(str::to_owned).collect::<Vec<_>>())
             .collect()
     }
 

@@ -1,6 +1,6 @@
 //! [`Call`]: request on its way to an endpoint.
 
-use crate::abilities::Wish;
+use crate::abilities::RequiredAbility;
 use crate::adapters;
 use crate::app::App;
 use crate::auth::Caller;
@@ -136,8 +136,8 @@ impl Call {
         }
         let mut fields = Fields::from(body);
         synonyms::rename(&mut fields)?;
-        let wish = Wish::of_route(self.route);
-        if wish != Wish::Any && !fields.has("model") {
+        let wish = RequiredAbility::of_route(self.route);
+        if wish != RequiredAbility::Any && !fields.has("model") {
             fields.put("model", app.models.find_for(None, wish)?.name.as_str());
         }
         let given = fields.list("lora").map(adapters::read);
@@ -146,7 +146,7 @@ impl Call {
             let _ = self.asked.set(name.to_owned());
         }
         // The code that reads the name reports what is wrong with it.
-        if let Some(model) = app.models.find(asked).ok().and_then(|slot| slot.served()) {
+        if let Some(model) = app.models.find(asked).ok().and_then(|entry| entry.served()) {
             let name = asked.map(|name| without_tag(name).unwrap_or(name));
             let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
         }

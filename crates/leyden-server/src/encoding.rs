@@ -324,9 +324,9 @@ impl Wanted {
         let (lease, key, deadline) = (call.lease(), call.caller.fairness(), call.deadline(&app));
         let model = Arc::clone(&self.model);
         let (outputs, usage) = self.outputs(Arc::clone(&app), call).await?;
-        let turn = app.long.take(key, deadline.into()).await?;
+        let permit = app.long_requests.acquire(key, deadline.into()).await?;
         let made = prompt::run_blocking(move || {
-            let _kept = (turn, lease);
+            let _kept = (permit, lease);
             Ok(finish(&model, outputs))
         });
         Ok((made.await?, usage))

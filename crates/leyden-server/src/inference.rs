@@ -17,7 +17,7 @@ use crate::keep_alive;
 use crate::log::Entry;
 use crate::mailbox::{End, TokenLogprob};
 use crate::messages;
-use crate::prompt::{self, Conversed};
+use crate::prompt::{self, RenderedPrompt};
 use crate::rendering;
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::served::Served;
@@ -45,7 +45,7 @@ pub(crate) fn conversation(
     model: &Served,
     extent: prompt::Extent<'_>,
     body: &mut Fields,
-) -> Result<(Conversed, Option<Tools>), ApiError> {
+) -> Result<(RenderedPrompt, Option<Tools>), ApiError> {
     let mut messages = messages::read(body.list("messages").unwrap_or_default())?;
     model.defaults.precede(&mut messages);
     let tools = tools::read(app, call, body)?;
@@ -129,7 +129,7 @@ fn gate(model: &Served, prompt: &str) -> Option<String> {
 }
 
 /// Request in progress.
-pub(crate) struct Begun {
+pub(crate) struct RunningInference {
     pub(crate) running: Running,
     pub(crate) common: Common,
     /// Converter of each choice.
@@ -139,7 +139,7 @@ pub(crate) struct Begun {
 }
 
 /// Answer of a choice.
-pub(crate) struct Said {
+pub(crate) struct FinishedChoice {
     pub(crate) answer: Answer,
     pub(crate) end: End,
     /// True if it ended with calls of tools, all of which are complete.
@@ -148,7 +148,11 @@ pub(crate) struct Said {
 }
 
 /// Submits a request to the model.
-pub(crate) async fn begin(app: Arc<App>, call: Call, inference: Inference) -> Result<Begun, ApiError> {
+pub(crate) async fn begin(
+    app: Arc<App>,
+    call: Call,
+    inference: Inference,
+) -> Result<RunningInference, ApiError> {
     let Inference { common, wanted, extras, form, names } = inference;
     let (common, tasks) = common.tasks_after(&app, &call, wanted, extras, form).await?;
     let salt = common.cache_salt.clone();
@@ -159,18 +163,23 @@ pub(crate) async fn begin(app: Arc<App>, call: Call, inference: Inference) -> Re
     let chat_outputs = (0..choices)
         .map(|choice| ChatOutput::new(short, &running.id(), choice, Arc::clone(&names)))
         .collect();
-    Ok(Begun { running, common, chat_outputs, entry })
+    Ok(RunningInference { running, common, chat_outputs, entry })
 }
 
-impl Begun {
+impl RunningInference {
     /// Returns the whole answer.
-    pub(crate) async fn whole(self) -> Result<(Vec<Said>, Usage), ApiError> {
-        let Begun { running, mut chat_outputs, .. } = self;
+    pub(crate) async fn whole(self) -> Result<(Vec<FinishedChoice>, Usage), ApiError> {
+        let RunningInference { running, mut chat_outputs, .. } = self;
         let (answers, usage) = running.collect().await?;
         let said = answers.into_iter().zip(&mut chat_outputs).map(|(update, chat_output)| {
             let answer = chat_output.whole(update.parts);
             let end = update.end.unwrap_or(End::Stop);
-            Said { answer, end, calls: end == End::Stop && chat_output.calls(), logprobs: update.logprobs }
+            FinishedChoice {
+                answer,
+                end,
+                calls: end == End::Stop && chat_output.calls(),
+                logprobs: update.logprobs,
+            }
         });
         Ok((said.collect(), usage))
     }

@@ -7,7 +7,7 @@ use crate::error::ApiError;
 use crate::model_entry::ModelEntry;
 use crate::models::{Answer, Lease, Models};
 use crate::on_demand::OnDemand;
-use crate::residency::{Place, Step, Ticket, Why};
+use crate::residency::{ModelIndex, Step, Ticket, Why};
 use crate::served::Served;
 use hyper::StatusCode;
 use serde_json::json;
@@ -24,13 +24,13 @@ use tokio::time::sleep_until;
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Guard of a request that waits for a model; withdraws it when dropped.
-struct Asking<'a> {
+struct WaitingRequest<'a> {
     models: &'a Arc<Models>,
-    place: Place,
+    place: ModelIndex,
     ticket: Ticket,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         let mut desk = self.models.desk();
         if desk.asking.remove(&self.ticket).is_some() {
@@ -47,18 +47,18 @@ impl Models {
     ///
     /// # Errors
     /// The model cannot be loaded, or there was not enough memory for it for too long.
-    pub(crate) async fn lease(self: &Arc<Self>, slot: &Arc<ModelEntry>) -> Result<Lease, ApiError> {
-        let Some((_, place)) = slot.on_demand else {
+    pub(crate) async fn lease(self: &Arc<Self>, entry: &Arc<ModelEntry>) -> Result<Lease, ApiError> {
+        let Some((_, place)) = entry.on_demand else {
             return Ok(Lease { models: Arc::clone(self), of: None });
         };
         let (tell, mut told) = oneshot::channel();
         let ticket = {
             let mut desk = self.desk();
-            let ticket = desk.plan.ask(place, Instant::now()).map_err(|of| too_large(&slot.name, of))?;
+            let ticket = desk.plan.ask(place, Instant::now()).map_err(|of| too_large(&entry.name, of))?;
             desk.asking.insert(ticket, tell);
             ticket
         };
-        let _asking = Asking { models: self, place, ticket };
+        let _asking = WaitingRequest { models: self, place, ticket };
         self.proceed();
         loop {
             let next = self.desk().plan.next(Instant::now());
@@ -96,7 +96,7 @@ impl Models {
                     drop(answer.map(|answer| answer.send(Ok(lease))));
                 }
                 Step::Refuse(_, place) => {
-                    let name = self.at(place).map(|(slot, _)| slot.name.clone()).unwrap_or_default();
+                    let name = self.at(place).map(|(entry, _)| entry.name.clone()).unwrap_or_default();
                     drop(answer.map(|answer| answer.send(Err(no_room(&name)))));
                 }
                 Step::Load(place, bytes) => self.load(place, bytes),
@@ -106,21 +106,21 @@ impl Models {
     }
 
     /// Loads a model on a thread of its own.
-    fn load(self: &Arc<Self>, place: Place, available: Option<u64>) {
-        let Some((slot, model)) = self.at(place) else { return };
+    fn load(self: &Arc<Self>, place: ModelIndex, available: Option<u64>) {
+        let Some((entry, model)) = self.at(place) else { return };
         let models = Arc::clone(self);
         let work = move || {
             let begin = Instant::now();
             // A panic of the loader fails only the requests that wait for this model.
             let loaded = catch_unwind(AssertUnwindSafe(|| models.read(&model, available)));
             match loaded.unwrap_or_else(|_| Err("the loader panicked".to_owned())) {
-                Ok(served) => models.is_loaded(&slot, place, served, begin.elapsed()),
-                Err(why) => models.has_failed(&slot.name, place, &why),
+                Ok(served) => models.is_loaded(&entry, place, served, begin.elapsed()),
+                Err(why) => models.has_failed(&entry.name, place, &why),
             }
             models.proceed();
         };
         if let Err(error) = Builder::new().name("loader".to_owned()).spawn(work) {
-            let name = self.at(place).map(|(slot, _)| slot.name.clone()).unwrap_or_default();
+            let name = self.at(place).map(|(entry, _)| entry.name.clone()).unwrap_or_default();
             self.has_failed(&name, place, &error.to_string());
         }
     }
@@ -130,21 +130,21 @@ impl Models {
         Served::start(model, &self.log).map_err(|error| error.to_string())
     }
 
-    fn is_loaded(&self, slot: &ModelEntry, place: Place, served: Served, took: Duration) {
+    fn is_loaded(&self, entry: &ModelEntry, place: ModelIndex, served: Served, took: Duration) {
         let bytes = served.bytes;
-        *slot.place() = Some(Arc::new(served));
+        *entry.place() = Some(Arc::new(served));
         self.loads.fetch_add(1, Ordering::Relaxed);
         self.desk().plan.loaded(place, bytes, took, Instant::now());
         self.log.event(&[
             ("event", json!("model_loaded")),
-            ("model", json!(slot.name)),
+            ("model", json!(entry.name)),
             ("bytes", json!(bytes)),
             ("ms", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))),
         ]);
     }
 
     /// Fails all requests that wait for a model that cannot be loaded.
-    fn has_failed(&self, name: &str, place: Place, why: &str) {
+    fn has_failed(&self, name: &str, place: ModelIndex, why: &str) {
         self.log.event(&[
             ("event", json!("model_load_failed")),
             ("model", json!(name)),
@@ -164,23 +164,23 @@ impl Models {
 
     /// Unloads an unused model. Its threads end, and its memory is returned to the system, before its bytes are
     /// available to other models.
-    fn unload(self: &Arc<Self>, place: Place, why: Why) {
-        let Some((slot, _)) = self.at(place) else { return };
-        let (models, served) = (Arc::clone(self), slot.place().take());
+    fn unload(self: &Arc<Self>, place: ModelIndex, why: Why) {
+        let Some((entry, _)) = self.at(place) else { return };
+        let (models, served) = (Arc::clone(self), entry.place().take());
         let work = move || {
             drop(served);
             leyden_kernels::heap::give_back();
-            models.is_unloaded(&slot.name, place, why);
+            models.is_unloaded(&entry.name, place, why);
             models.proceed();
         };
         // If no thread can be started, the model is dropped with the closure, on this thread.
         if Builder::new().name("unloader".to_owned()).spawn(work).is_err() {
-            let name = self.at(place).map(|(slot, _)| slot.name.clone()).unwrap_or_default();
+            let name = self.at(place).map(|(entry, _)| entry.name.clone()).unwrap_or_default();
             self.is_unloaded(&name, place, why);
         }
     }
 
-    fn is_unloaded(&self, name: &str, place: Place, why: Why) {
+    fn is_unloaded(&self, name: &str, place: ModelIndex, why: Why) {
         self.unloads.fetch_add(1, Ordering::Relaxed);
         let why = match why {
             Why::Room => "room",
@@ -195,13 +195,13 @@ impl Models {
     /// returns.
     pub(crate) async fn tend(self: Arc<Self>) {
         let preload = async {
-            for slot in &self.all() {
-                if slot.on_demand.as_ref().is_some_and(|(model, _)| model.preload)
-                    && let Err(error) = self.lease(slot).await
+            for entry in &self.all() {
+                if entry.on_demand.as_ref().is_some_and(|(model, _)| model.preload)
+                    && let Err(error) = self.lease(entry).await
                 {
                     self.log.event(&[
                         ("event", json!("preload_failed")),
-                        ("model", json!(slot.name)),
+                        ("model", json!(entry.name)),
                         ("error", json!(error.message)),
                     ]);
                 }

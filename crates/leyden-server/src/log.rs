@@ -4,7 +4,7 @@
 //! A thread of its own writes the lines: standard error may be a pipe that is not read, which must not block the
 //! server. Lines beyond a limit are dropped and counted.
 
-use crate::answer_memory::Held;
+use crate::answer_memory::MemoryReservation;
 use crate::metrics::Counter;
 use crate::timestamp::rfc3339;
 use hyper::StatusCode;
@@ -45,7 +45,7 @@ const WAITING: usize = 4096;
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Command for the writing thread.
-enum Order {
+enum Command {
     Line(String),
     /// Reports that all lines before it have been written.
     Flush(SyncSender<()>),
@@ -55,7 +55,7 @@ enum Order {
 pub(crate) struct Log {
     format: LogFormat,
     /// Channel to the writing thread; `None` if the log is off.
-    orders: Option<SyncSender<Order>>,
+    commands: Option<SyncSender<Command>>,
     dropped: Arc<Counter>,
 }
 
@@ -73,20 +73,20 @@ impl Log {
     pub(crate) fn new(format: LogFormat, out: Box<dyn Write + Send>) -> io::Result<Log> {
         let dropped = Arc::new(Counter::default());
         if format == LogFormat::Off {
-            return Ok(Log { format, orders: None, dropped });
+            return Ok(Log { format, commands: None, dropped });
         }
-        let (orders, receiver) = mpsc::sync_channel(WAITING);
+        let (commands, receiver) = mpsc::sync_channel(WAITING);
         let counter = Arc::clone(&dropped);
         std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || write(format, out, &receiver, &counter))?;
-        Ok(Log { format, orders: Some(orders), dropped })
+        Ok(Log { format, commands: Some(commands), dropped })
     }
 
     /// Queues a line, or drops it if too many wait already.
     pub(crate) fn event(&self, fields: &[(&str, Value)]) {
-        let Some(orders) = &self.orders else { return };
-        if orders.try_send(Order::Line(line(self.format, fields))).is_err() {
+        let Some(commands) = &self.commands else { return };
+        if commands.try_send(Command::Line(line(self.format, fields))).is_err() {
             self.dropped.add(1);
         }
     }
@@ -100,13 +100,13 @@ impl Log {
     pub(crate) fn flush(&self) {
         let (done, written) = mpsc::sync_channel(1);
         let deadline = Instant::now() + LAST_LINES;
-        let Some(orders) = &self.orders else { return };
-        let mut order = Order::Flush(done);
-        while let Err(TrySendError::Full(back)) = orders.try_send(order) {
+        let Some(commands) = &self.commands else { return };
+        let mut command = Command::Flush(done);
+        while let Err(TrySendError::Full(back)) = commands.try_send(command) {
             if Instant::now() >= deadline {
                 return;
             }
-            order = back;
+            command = back;
             std::thread::sleep(Duration::from_millis(10));
         }
         let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
@@ -114,21 +114,21 @@ impl Log {
 }
 
 /// Writes lines until the log is dropped. Reports how many were dropped as soon as there is room again.
-fn write(format: LogFormat, mut out: Box<dyn Write + Send>, orders: &Receiver<Order>, dropped: &Counter) {
+fn write(format: LogFormat, mut out: Box<dyn Write + Send>, commands: &Receiver<Command>, dropped: &Counter) {
     let mut told = 0;
     // There is no way to report that writing fails.
     let mut put = |line: &str| {
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     };
-    for order in orders {
+    for command in commands {
         let now = dropped.get();
         if now > told {
             put(&line(format, &[("event", "log_lines_dropped".into()), ("lines", (now - told).into())]));
             told = now;
         }
-        match order {
-            Order::Line(line) => put(&line),
-            Order::Flush(done) => drop(done.try_send(())),
+        match command {
+            Command::Line(line) => put(&line),
+            Command::Flush(done) => drop(done.try_send(())),
         }
     }
 }
@@ -175,7 +175,7 @@ pub(crate) struct Entry {
     started: Instant,
     facts: Mutex<Facts>,
     /// Memory reserved for the answer, until it has been sent.
-    held: Mutex<Held>,
+    held: Mutex<MemoryReservation>,
 }
 
 impl Entry {
@@ -219,7 +219,7 @@ impl Entry {
     }
 
     /// Holds memory for the answer until it has been sent or its client has disconnected.
-    pub(crate) fn hold(&self, held: Held) {
+    pub(crate) fn hold(&self, held: MemoryReservation) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
     }
 

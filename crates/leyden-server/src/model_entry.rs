@@ -3,7 +3,7 @@
 use crate::abilities::Abilities;
 use crate::model::ModelInfo;
 use crate::on_demand::OnDemand;
-use crate::residency::Place;
+use crate::residency::ModelIndex;
 use crate::served::Served;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub(crate) struct ModelEntry {
     /// Maximum context in tokens; memory may allow less when the model is loaded.
     pub(crate) context: usize,
     /// Function that loads it and its index among the on-demand models; `None` for a model that stays.
-    pub(crate) on_demand: Option<(OnDemand, Place)>,
+    pub(crate) on_demand: Option<(OnDemand, ModelIndex)>,
     pub(crate) served: Mutex<Option<Arc<Served>>>,
     /// True if the model was removed: the entry remains until its last request has ended.
     pub(crate) gone: AtomicBool,
@@ -34,7 +34,7 @@ pub(crate) fn without_tag(name: &str) -> Option<&str> {
 
 impl ModelEntry {
     /// Returns the entry of a model that is not loaded.
-    pub(crate) fn vacant(model: OnDemand, place: Place) -> ModelEntry {
+    pub(crate) fn vacant(model: OnDemand, place: ModelIndex) -> ModelEntry {
         let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
         let (adapters, context) = (model.adapters.clone(), model.context);
         let abilities = model.abilities;

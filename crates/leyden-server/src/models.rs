@@ -3,14 +3,14 @@
 //! A request holds a [`Lease`] of its model from before it is prepared until its answer has ended, and a model with
 //! leases is never unloaded. Loading and unloading are decided in [`crate::residency`] and done in [`crate::loading`].
 
-use crate::abilities::{Abilities, Wish};
+use crate::abilities::{Abilities, RequiredAbility};
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
 use crate::log::Log;
 use crate::model::Model;
 use crate::model_entry::{ModelEntry, without_tag};
 use crate::on_demand::{Changed, Lister, NameFinder, OnDemand};
-use crate::residency::{Place, Residency, Ticket, Times};
+use crate::residency::{ModelIndex, Residency, Ticket, Times};
 use crate::served::Served;
 use hyper::StatusCode;
 use serde_json::json;
@@ -42,7 +42,7 @@ impl Desk {
 pub(crate) struct Lease {
     pub(crate) models: Arc<Models>,
     /// Index and ticket, if the model is loaded on demand.
-    pub(crate) of: Option<(Place, Ticket)>,
+    pub(crate) of: Option<(ModelIndex, Ticket)>,
 }
 
 impl Lease {
@@ -65,7 +65,7 @@ impl Drop for Lease {
 
 /// All models of a server.
 pub(crate) struct Models {
-    slots: RwLock<Vec<Arc<ModelEntry>>>,
+    entries: RwLock<Vec<Arc<ModelEntry>>>,
     desk: Mutex<Desk>,
     /// Notifies of changes that concern the models loaded on demand.
     pub(crate) changed: Notify,
@@ -80,7 +80,7 @@ pub(crate) struct Models {
 
 impl fmt::Debug for Models {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Models").field("slots", &self.slots).finish_non_exhaustive()
+        f.debug_struct("Models").field("entries", &self.entries).finish_non_exhaustive()
     }
 }
 
@@ -105,7 +105,7 @@ impl Models {
         (budget, times): (Option<u64>, Times),
         log: &Arc<Log>,
     ) -> Result<Models, Error> {
-        let mut slots = Vec::new();
+        let mut entries = Vec::new();
         for model in models {
             let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
             let adapters = model.adapters.iter().filter_map(|adapter| adapter.name.clone()).collect();
@@ -114,7 +114,7 @@ impl Models {
             let abilities = Abilities::of(served.network.config());
             let served = Mutex::new(Some(Arc::new(served)));
             let gone = AtomicBool::default();
-            slots.push(Arc::new(ModelEntry {
+            entries.push(Arc::new(ModelEntry {
                 name,
                 aliases,
                 adapters,
@@ -129,15 +129,15 @@ impl Models {
         let (mut plan, now) = (Residency::new(budget, times), Instant::now());
         for model in on_demand {
             let place = plan.add(model.least_bytes, model.idle, now);
-            slots.push(Arc::new(ModelEntry::vacant(model, place)));
+            entries.push(Arc::new(ModelEntry::vacant(model, place)));
         }
-        let mut names: Vec<&str> = slots.iter().flat_map(|slot| slot.names()).collect();
+        let mut names: Vec<&str> = entries.iter().flat_map(|entry| entry.names()).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|p| p[0] == p[1]) {
             return Err(ErrorKind::DuplicateModel { name: pair[0].to_owned() }.into());
         }
         Ok(Models {
-            slots: RwLock::new(slots),
+            entries: RwLock::new(entries),
             desk: Mutex::new(Desk::new(plan)),
             changed: Notify::new(),
             loads: AtomicU64::new(0),
@@ -159,18 +159,18 @@ impl Models {
     /// # Errors
     /// Another model has one of its aliases.
     pub(crate) fn add(&self, model: OnDemand) -> Result<(), Error> {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let here = || slots.iter().filter(|slot| !slot.gone.load(Ordering::SeqCst));
-        if here().any(|slot| slot.name == model.name) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let here = || entries.iter().filter(|entry| !entry.gone.load(Ordering::SeqCst));
+        if here().any(|entry| entry.name == model.name) {
             return Ok(());
         }
         let names = std::iter::once(&model.name).chain(&model.aliases).chain(&model.adapters);
-        let taken = |name: &&String| here().any(|slot| slot.names().any(|n| n == **name));
+        let taken = |name: &&String| here().any(|entry| entry.names().any(|n| n == **name));
         if let Some(name) = names.into_iter().find(taken) {
             return Err(ErrorKind::DuplicateModel { name: name.clone() }.into());
         }
         let place = self.desk().plan.add(model.least_bytes, model.idle, Instant::now());
-        slots.push(Arc::new(ModelEntry::vacant(model, place)));
+        entries.push(Arc::new(ModelEntry::vacant(model, place)));
         Ok(())
     }
 
@@ -180,17 +180,17 @@ impl Models {
     }
 
     /// Returns the on-demand model at an index.
-    pub(crate) fn at(&self, place: Place) -> Option<(Arc<ModelEntry>, OnDemand)> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.iter().find_map(|slot| match &slot.on_demand {
-            Some((model, of)) if *of == place => Some((Arc::clone(slot), model.clone())),
+    pub(crate) fn at(&self, place: ModelIndex) -> Option<(Arc<ModelEntry>, OnDemand)> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().find_map(|entry| match &entry.on_demand {
+            Some((model, of)) if *of == place => Some((Arc::clone(entry), model.clone())),
             _ => None,
         })
     }
 
     /// Unloads an on-demand model as soon as no request uses it. Returns false for a model that stays.
-    pub(crate) fn let_go(self: &Arc<Self>, slot: &ModelEntry) -> bool {
-        let Some((_, place)) = &slot.on_demand else { return false };
+    pub(crate) fn let_go(self: &Arc<Self>, entry: &ModelEntry) -> bool {
+        let Some((_, place)) = &entry.on_demand else { return false };
         self.desk().plan.keep(*place, Some(Duration::ZERO));
         self.proceed();
         true
@@ -202,8 +202,8 @@ impl Models {
     /// The first error of [`add`](Self::add); the models after it are added all the same.
     pub(crate) fn apply(self: &Arc<Self>, changed: Changed) -> Result<(), Error> {
         for name in &changed.gone {
-            for slot in self.all().into_iter().filter(|slot| slot.name == *name && slot.is_on_demand()) {
-                slot.gone.store(true, Ordering::SeqCst);
+            for entry in self.all().into_iter().filter(|entry| entry.name == *name && entry.is_on_demand()) {
+                entry.gone.store(true, Ordering::SeqCst);
             }
         }
         if !changed.gone.is_empty() {
@@ -215,13 +215,13 @@ impl Models {
 
     /// Drops the removed models that have no requests left.
     pub(crate) fn sweep(&self) {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let mut desk = self.desk();
-        let is_over = |slot: &Arc<ModelEntry>| match &slot.on_demand {
-            Some((_, place)) if slot.gone.load(Ordering::SeqCst) => Some(*place),
+        let is_over = |entry: &Arc<ModelEntry>| match &entry.on_demand {
+            Some((_, place)) if entry.gone.load(Ordering::SeqCst) => Some(*place),
             _ => None,
         };
-        slots.retain(|slot| !is_over(slot).is_some_and(|place| desk.plan.retire(place)));
+        entries.retain(|entry| !is_over(entry).is_some_and(|place| desk.plan.retire(place)));
     }
 
     /// Searches the disk for new and vanished models.
@@ -242,7 +242,7 @@ impl Models {
     pub(crate) async fn look_for(
         self: &Arc<Self>,
         name: Option<&str>,
-        wish: Wish,
+        wish: RequiredAbility,
     ) -> Result<Arc<ModelEntry>, ApiError> {
         match self.find_for(name, wish) {
             Err(_) if self.list.is_some() => {
@@ -255,26 +255,26 @@ impl Models {
 
     /// Returns all models.
     pub(crate) fn all(&self) -> Vec<Arc<ModelEntry>> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.iter().filter(|slot| !slot.gone.load(Ordering::SeqCst)).cloned().collect()
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().filter(|entry| !entry.gone.load(Ordering::SeqCst)).cloned().collect()
     }
 
-    /// Returns the number of slots, including those of removed models still in use, and the number of places of
+    /// Returns the number of entries, including those of removed models still in use, and the number of indices of
     /// on-demand models.
     #[cfg(test)]
     pub(crate) fn places(&self) -> (usize, usize) {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).len();
-        (slots, self.desk().plan.places())
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner).len();
+        (entries, self.desk().plan.places())
     }
 
     /// Returns the loaded models.
     pub(crate) fn served(&self) -> Vec<Arc<Served>> {
-        self.all().iter().filter_map(|slot| slot.served()).collect()
+        self.all().iter().filter_map(|entry| entry.served()).collect()
     }
 
     /// Returns true if there are models that are loaded on demand.
     pub(crate) fn come_and_go(&self) -> bool {
-        self.list.is_some() || self.all().iter().any(|slot| slot.is_on_demand())
+        self.list.is_some() || self.all().iter().any(|entry| entry.is_on_demand())
     }
 
     /// Returns the numbers of models loaded and unloaded since the start, and the bytes of those in memory.
@@ -284,9 +284,9 @@ impl Models {
     }
 
     /// Returns the state of a model, if it is loaded.
-    pub(crate) fn resident(&self, slot: &ModelEntry) -> Option<Resident> {
-        let served = slot.served()?;
-        let (bytes, stays) = match &slot.on_demand {
+    pub(crate) fn resident(&self, entry: &ModelEntry) -> Option<Resident> {
+        let served = entry.served()?;
+        let (bytes, stays) = match &entry.on_demand {
             Some((_, place)) => self.desk().plan.stay(*place, Instant::now()),
             None => (served.bytes, None),
         };
@@ -295,27 +295,31 @@ impl Models {
 
     /// Returns the model with a name; without a name the only model.
     pub(crate) fn find(&self, name: Option<&str>) -> Result<Arc<ModelEntry>, ApiError> {
-        self.find_for(name, Wish::Any)
+        self.find_for(name, RequiredAbility::Any)
     }
 
     /// Returns the model with a name; without a name the only model, or the only one with the ability.
-    pub(crate) fn find_for(&self, name: Option<&str>, wish: Wish) -> Result<Arc<ModelEntry>, ApiError> {
-        let slots = self.all();
+    pub(crate) fn find_for(
+        &self,
+        name: Option<&str>,
+        wish: RequiredAbility,
+    ) -> Result<Arc<ModelEntry>, ApiError> {
+        let entries = self.all();
         let Some(name) = name else {
-            if let [slot] = &slots[..] {
-                return Ok(Arc::clone(slot));
+            if let [entry] = &entries[..] {
+                return Ok(Arc::clone(entry));
             }
-            if slots.is_empty() {
+            if entries.is_empty() {
                 return Err(ApiError {
                     param: Some("model".to_owned()),
                     ..ApiError::new(StatusCode::NOT_FOUND, "model_not_found", "this server has no model yet")
                 });
             }
             let models: Vec<(&str, Abilities)> =
-                slots.iter().map(|slot| (slot.name.as_str(), slot.abilities)).collect();
-            return wish.choose(&models).map(|i| Arc::clone(&slots[i]));
+                entries.iter().map(|entry| (entry.name.as_str(), entry.abilities)).collect();
+            return wish.choose(&models).map(|i| Arc::clone(&entries[i]));
         };
-        let of = |name: &str| slots.iter().find(|slot| slot.names().any(|n| n == name)).cloned();
+        let of = |name: &str| entries.iter().find(|entry| entry.names().any(|n| n == name)).cloned();
         // Ollama's names have a tag; the default tag is dropped.
         let found = of(name).or_else(|| without_tag(name).and_then(of));
         if let Some(found) = found.or_else(|| of(&format!("{name}:latest"))) {
@@ -330,7 +334,7 @@ impl Models {
         let message = if meant.len() > 1 {
             format!("the name is ambiguous; use one of: {}", meant.join(", "))
         } else {
-            let names: Vec<&str> = slots.iter().flat_map(|slot| slot.names()).collect();
+            let names: Vec<&str> = entries.iter().flat_map(|entry| entry.names()).collect();
             match names.is_empty() {
                 true => "this server has no model yet; pull one with /api/pull".to_owned(),
                 false => format!("the model does not exist; known names: {}", names.join(", ")),

@@ -112,14 +112,14 @@ impl Extent<'_> {
 }
 
 /// A conversation as rendered by the chat template.
-pub(crate) struct Conversed {
+pub(crate) struct RenderedPrompt {
     pub(crate) text: String,
     pub(crate) tokens: Vec<u32>,
     /// Opening marker of the reasoning, if the answer continues a message in the middle of its reasoning.
     opened: Option<String>,
 }
 
-impl Conversed {
+impl RenderedPrompt {
     /// Returns the end of the text that determines the form of the answer.
     pub(crate) fn end(&self) -> &str {
         self.opened.as_deref().unwrap_or(&self.text)
@@ -132,7 +132,7 @@ pub(crate) fn of_messages(
     extent: Extent<'_>,
     messages: &[Message],
     rendering: &Rendering,
-) -> Result<Conversed, ApiError> {
+) -> Result<RenderedPrompt, ApiError> {
     let tools = rendering.tools.as_ref();
     let written = model.generic_tools.then(|| generic_tools::written(messages, tools, model.shows_calls));
     let (messages, tools) = match &written {
@@ -168,7 +168,7 @@ pub(crate) fn of_messages(
         }
         _ => None,
     };
-    Ok(Conversed { text: prompt.into_text(), tokens, opened })
+    Ok(RenderedPrompt { text: prompt.into_text(), tokens, opened })
 }
 
 /// Returns the messages with consecutive ones of the same role joined, and with system messages after the first turn as

@@ -81,7 +81,7 @@ impl fmt::Debug for Abandoned {
 
 /// Sender of a pull's progress to its clients. Dropping it ends their streams.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PullSender {
     pulls: Arc<Pulls>,
     name: String,
     lines: broadcast::Sender<Bytes>,
@@ -91,7 +91,7 @@ pub(crate) struct Told {
 
 /// Receiver of a pull's progress for one client. Dropping the last one of a pull stops it.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct PullProgress {
     /// The last line before the client joined.
     first: Option<Bytes>,
     /// `None` once it is dropped.
@@ -101,7 +101,7 @@ pub(crate) struct Heard {
     of: broadcast::WeakSender<Bytes>,
 }
 
-impl Drop for Heard {
+impl Drop for PullProgress {
     fn drop(&mut self) {
         self.lines = None;
         // Without a sender the pull has ended.
@@ -137,8 +137,8 @@ impl Pulls {
     pub(crate) fn join(
         self: &Arc<Self>,
         name: &str,
-        work: impl FnOnce(&Told) + Send + 'static,
-    ) -> Result<Heard, ApiError> {
+        work: impl FnOnce(&PullSender) + Send + 'static,
+    ) -> Result<PullProgress, ApiError> {
         let mut running = self.running();
         if let Some(pull) = running.get(name) {
             return Ok(self.heard(name, Some(pull.last.clone()), &pull.lines, pull.lines.subscribe()));
@@ -150,7 +150,7 @@ impl Pulls {
         let (lines, heard) = broadcast::channel(LINES);
         let (pulls, abandoned) = (Arc::clone(self), Abandoned::default());
         let told =
-            Told { pulls, name: name.to_owned(), lines, abandoned: abandoned.clone(), _thread: thread };
+            PullSender { pulls, name: name.to_owned(), lines, abandoned: abandoned.clone(), _thread: thread };
         let (lines, last) = (told.lines.clone(), Bytes::new());
         running.insert(name.to_owned(), Running { lines: lines.clone(), last, abandoned });
         // Sender and receiver both lock the list when they are dropped, which happens here if the thread fails to
@@ -171,13 +171,13 @@ impl Pulls {
         first: Option<Bytes>,
         of: &broadcast::Sender<Bytes>,
         lines: broadcast::Receiver<Bytes>,
-    ) -> Heard {
+    ) -> PullProgress {
         let (pulls, name) = (Arc::clone(self), name.to_owned());
-        Heard { first, lines: Some(lines), pulls, name, of: of.downgrade() }
+        PullProgress { first, lines: Some(lines), pulls, name, of: of.downgrade() }
     }
 }
 
-impl Told {
+impl PullSender {
     /// Sends a line to all clients. Returns false if there are none: then the pull must stop, and the next client that
     /// asks for the model starts another one.
     pub(crate) fn tell(&self, line: &Value) -> bool {
@@ -211,7 +211,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for PullSender {
     fn drop(&mut self) {
         let mut running = self.pulls.running();
         if running.get(&self.name).is_some_and(|pull| pull.lines.same_channel(&self.lines)) {
@@ -220,7 +220,7 @@ impl Drop for Told {
     }
 }
 
-impl Heard {
+impl PullProgress {
     /// Returns the next line; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
@@ -244,7 +244,7 @@ mod tests {
     use std::sync::mpsc;
 
     /// Starts a pull that sends `line` on a signal, and then ends.
-    fn begin(pulls: &Arc<Pulls>, name: &str) -> (Result<Heard, ApiError>, mpsc::Sender<Value>) {
+    fn begin(pulls: &Arc<Pulls>, name: &str) -> (Result<PullProgress, ApiError>, mpsc::Sender<Value>) {
         let (go, told_to) = mpsc::channel::<Value>();
         let heard = pulls.join(name, move |told| {
             told.tell(&json!("begun"));
@@ -263,7 +263,7 @@ mod tests {
         let (first, go) = begin(&pulls, "a");
         let mut first = first.unwrap();
         assert_eq!(first.next().await.unwrap(), "\"begun\"\n");
-        let mut more: Vec<Heard> =
+        let mut more: Vec<PullProgress> =
             (0..80).map(|_| pulls.join("a", |_| panic!("a second thread")).unwrap()).collect();
         go.send(json!("success")).unwrap();
         drop(go);

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Index of a model.
-pub(crate) type Place = usize;
+pub(crate) type ModelIndex = usize;
 /// Number of a request for a model, and of its lease.
 pub(crate) type Ticket = u64;
 
@@ -54,13 +54,13 @@ pub(crate) enum Why {
 pub(crate) enum Step {
     /// Loads a model into at most this many bytes; `None` if there is no budget. The caller reports the result with
     /// [`Residency::loaded`] or [`Residency::failed`].
-    Load(Place, Option<u64>),
+    Load(ModelIndex, Option<u64>),
     /// Unloads a model. The caller then calls [`Residency::unloaded`].
-    Unload(Place, Why),
+    Unload(ModelIndex, Why),
     /// Gives a request the lease of its model, until [`Residency::end`].
-    Grant(Ticket, Place),
+    Grant(Ticket, ModelIndex),
     /// Tells a request that there was no memory for its model.
-    Refuse(Ticket, Place),
+    Refuse(Ticket, ModelIndex),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ struct Model {
     /// Time before which it is not unloaded for others: after loading it stays for as long as loading took.
     stays: Instant,
     /// The model for which it pauses, and the end of the pause.
-    paused: Option<(Place, Instant)>,
+    paused: Option<(ModelIndex, Instant)>,
     /// Time before which it is not paused again.
     serves: Instant,
     /// True if it was removed: it is unloaded as soon as no request uses it.
@@ -107,7 +107,7 @@ impl Model {
 
     /// Returns true if the model can be unloaded now for the model at `place`. Requests that wait for it because it
     /// pauses for that model do not prevent this; they wait on.
-    fn may_go(&self, place: Place) -> bool {
+    fn may_go(&self, place: ModelIndex) -> bool {
         let has_paused = self.paused.is_some_and(|(of, _)| of == place);
         let is_asked_for = self.paused.is_some() || !self.waiting.is_empty();
         self.phase == Phase::There && self.leases.is_empty() && (has_paused || !is_asked_for)
@@ -137,7 +137,7 @@ pub(crate) struct Residency {
     times: Times,
     models: Vec<Model>,
     /// Indices of removed models, for reuse.
-    vacant: Vec<Place>,
+    vacant: Vec<ModelIndex>,
     tickets: Ticket,
 }
 
@@ -148,7 +148,7 @@ impl Residency {
     }
 
     /// Adds a model that is not loaded, which needs at least `least` bytes and has the idle timeout `idle`.
-    pub(crate) fn add(&mut self, least: u64, idle: Option<Duration>, now: Instant) -> Place {
+    pub(crate) fn add(&mut self, least: u64, idle: Option<Duration>, now: Instant) -> ModelIndex {
         let model = Model {
             least,
             idle,
@@ -173,7 +173,7 @@ impl Residency {
 
     /// Removes a model and frees its index for reuse. Returns false, and must be called again, while the model is in
     /// memory or requests wait for it.
-    pub(crate) fn retire(&mut self, place: Place) -> bool {
+    pub(crate) fn retire(&mut self, place: ModelIndex) -> bool {
         let model = &mut self.models[place];
         model.retired = true;
         let is_idle = model.phase == Phase::Away && model.leases.is_empty() && model.waiting.is_empty();
@@ -193,7 +193,7 @@ impl Residency {
     ///
     /// # Errors
     /// The model needs more than the whole budget: the bytes that it needs, and the budget.
-    pub(crate) fn ask(&mut self, place: Place, now: Instant) -> Result<Ticket, (u64, u64)> {
+    pub(crate) fn ask(&mut self, place: ModelIndex, now: Instant) -> Result<Ticket, (u64, u64)> {
         let model = &mut self.models[place];
         if let Some(budget) = self.budget.filter(|budget| model.least > *budget) {
             return Err((model.least, budget));
@@ -204,12 +204,12 @@ impl Residency {
     }
 
     /// Removes a request that waits.
-    pub(crate) fn withdraw(&mut self, place: Place, ticket: Ticket) {
+    pub(crate) fn withdraw(&mut self, place: ModelIndex, ticket: Ticket) {
         self.models[place].waiting.retain(|(waits, _)| *waits != ticket);
     }
 
     /// Ends a request's use of a model.
-    pub(crate) fn end(&mut self, place: Place, ticket: Ticket, now: Instant) {
+    pub(crate) fn end(&mut self, place: ModelIndex, ticket: Ticket, now: Instant) {
         let model = &mut self.models[place];
         if model.leases.remove(&ticket).is_some() {
             model.used = now;
@@ -217,32 +217,32 @@ impl Residency {
     }
 
     /// Sets the idle timeout of a model.
-    pub(crate) fn keep(&mut self, place: Place, keep: Option<Duration>) {
+    pub(crate) fn keep(&mut self, place: ModelIndex, keep: Option<Duration>) {
         self.models[place].keep = keep;
     }
 
     /// Records that a model was loaded in the time `took` and takes `bytes` bytes.
-    pub(crate) fn loaded(&mut self, place: Place, bytes: u64, took: Duration, now: Instant) {
+    pub(crate) fn loaded(&mut self, place: ModelIndex, bytes: u64, took: Duration, now: Instant) {
         let model = &mut self.models[place];
         (model.phase, model.bytes, model.keep) = (Phase::There, bytes, model.idle);
         (model.used, model.stays, model.serves, model.paused) = (now, now + took, now, None);
     }
 
     /// Records that a model could not be loaded. Returns the requests that waited for it; no step answers them.
-    pub(crate) fn failed(&mut self, place: Place) -> Vec<Ticket> {
+    pub(crate) fn failed(&mut self, place: ModelIndex) -> Vec<Ticket> {
         let model = &mut self.models[place];
         (model.phase, model.bytes) = (Phase::Away, 0);
         model.waiting.drain(..).map(|(ticket, _)| ticket).collect()
     }
 
     /// Records that a model was unloaded and its memory is free.
-    pub(crate) fn unloaded(&mut self, place: Place) {
+    pub(crate) fn unloaded(&mut self, place: ModelIndex) {
         let model = &mut self.models[place];
         (model.phase, model.bytes) = (Phase::Away, 0);
     }
 
     /// Returns the bytes of a loaded model, and the time until it is unloaded if no request comes.
-    pub(crate) fn stay(&self, place: Place, now: Instant) -> (u64, Option<Duration>) {
+    pub(crate) fn stay(&self, place: ModelIndex, now: Instant) -> (u64, Option<Duration>) {
         let model = &self.models[place];
         let stays = model.leaves().map(|at| at.saturating_duration_since(now)).or(model.keep);
         (model.bytes, stays)
@@ -334,11 +334,11 @@ impl Residency {
 
     /// Makes room for models with waiting requests, the longest wait first.
     fn make_room(&mut self, now: Instant, steps: &mut Vec<Step>) {
-        let waits = |(place, model): (Place, &Model)| {
+        let waits = |(place, model): (ModelIndex, &Model)| {
             let first = model.waiting.front().filter(|_| model.phase == Phase::Away);
             first.map(|(ticket, begin)| (*ticket, *begin, place))
         };
-        let mut wanted: Vec<(Ticket, Instant, Place)> =
+        let mut wanted: Vec<(Ticket, Instant, ModelIndex)> =
             self.models.iter().enumerate().filter_map(waits).collect();
         wanted.sort_unstable();
         for (_, begin, place) in wanted {
@@ -358,8 +358,8 @@ impl Residency {
 
     /// Returns models that fulfil a condition, the least recently used first, until their bytes sum up to `bytes`; and
     /// the sum.
-    fn oldest(&self, bytes: u64, is_one: impl Fn(&Model) -> bool) -> (Vec<Place>, u64) {
-        let mut found: Vec<(Instant, Place)> =
+    fn oldest(&self, bytes: u64, is_one: impl Fn(&Model) -> bool) -> (Vec<ModelIndex>, u64) {
+        let mut found: Vec<(Instant, ModelIndex)> =
             self.models.iter().enumerate().filter(|(_, m)| is_one(m)).map(|(i, m)| (m.used, i)).collect();
         found.sort_unstable();
         let mut sum = 0;
@@ -375,7 +375,7 @@ impl Residency {
     }
 
     /// Pauses models for another one, if they and the unused models together can free the missing bytes.
-    fn pause(&mut self, place: Place, missing: u64, now: Instant) {
+    fn pause(&mut self, place: ModelIndex, missing: u64, now: Instant) {
         let pause = self.times.pause;
         let has_paused = |model: &Model| model.paused.is_some_and(|(of, _)| of == place);
         let helps = |model: &Model| has_paused(model) || model.may_go(place) || model.may_pause(now, pause);

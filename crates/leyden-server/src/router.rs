@@ -1,6 +1,6 @@
 //! Processing of a request: route, admission, body, endpoint, and the headers of every response.
 
-use crate::abilities::Wish;
+use crate::abilities::RequiredAbility;
 use crate::admission::check_content;
 use crate::app::{App, Descriptions};
 use crate::auth::{Access, Caller};
@@ -156,7 +156,7 @@ impl App {
         let lease = match route.names_model() && !only_unloads {
             true => {
                 let deadline = entry.started() + self.request_time;
-                self.lease(&body, Wish::of_route(route.path), deadline).await?
+                self.lease(&body, RequiredAbility::of_route(route.path), deadline).await?
             }
             false => None,
         };

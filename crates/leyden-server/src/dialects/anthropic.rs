@@ -11,7 +11,7 @@ use crate::dialect::{Dialect, event};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
-use crate::inference::{self, Begun, Inference, Said};
+use crate::inference::{self, FinishedChoice, Inference, RunningInference};
 use crate::limits::Limits;
 use crate::mailbox::{End, Update};
 use crate::operation::operation;
@@ -63,7 +63,7 @@ pub(crate) async fn messages(app: Arc<App>, call: Call) -> Result<Response<Reply
         "model": begun.running.name_of(&begun.common.model), "content": [], "stop_reason": null, "stop_sequence": null,
     });
     if begun.common.stream {
-        let Begun { running, mut chat_outputs, .. } = begun;
+        let RunningInference { running, mut chat_outputs, .. } = begun;
         let chat_output = chat_outputs.swap_remove(0);
         return Ok(running.stream(Events { head, chat_output, stops, open: None, blocks: 0, reason: None }));
     }
@@ -236,7 +236,7 @@ fn stop_reason(end: End, calls: bool, stop: Option<&String>) -> &'static str {
     }
 }
 
-fn whole(mut head: Value, said: Said, mut stops: Stops, used: Usage) -> Value {
+fn whole(mut head: Value, said: FinishedChoice, mut stops: Stops, used: Usage) -> Value {
     let answer = said.answer;
     let mut text: String =
         stops.push(vec![OutputEvent::Content(answer.content)]).into_iter().map(content).collect();

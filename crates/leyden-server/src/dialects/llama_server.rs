@@ -9,7 +9,7 @@ use crate::dialect::{self, Dialect};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
-use crate::inference::{self, Begun, Inference};
+use crate::inference::{self, Inference, RunningInference};
 use crate::json_form;
 use crate::log::Entry;
 use crate::logprobs::shown;
@@ -63,7 +63,7 @@ fn error_schema() -> Value {
 }
 
 /// State of an answer that is sent.
-struct Told {
+struct AnswerState {
     model: Arc<Served>,
     /// Name of the model in the answer.
     name: String,
@@ -98,7 +98,7 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     let begun = inference::begin(app, call, inference).await?;
     let choices = begun.common.choices;
     let prompts: Vec<usize> = prompts.into_iter().flat_map(|n| std::iter::repeat_n(n, choices)).collect();
-    let mut told = Told {
+    let mut told = AnswerState {
         model: Arc::clone(&begun.common.model),
         name: begun.running.name_of(&begun.common.model),
         entry: Arc::clone(&begun.entry),
@@ -110,7 +110,7 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
         prompts,
         cached: 0,
     };
-    let Begun { running, common, .. } = begun;
+    let RunningInference { running, common, .. } = begun;
     if common.stream {
         return Ok(running.stream(told));
     }
@@ -144,7 +144,7 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
     Ok((inference::completion(app, call, &mut body)?, stops, probabilities, tokens))
 }
 
-impl Told {
+impl AnswerState {
     /// Returns the document for an update of an answer that is not at its end.
     fn piece(&mut self, pieces: &mut StreamedJson, choice: usize, update: Update) -> Value {
         let said: String =
@@ -211,7 +211,7 @@ fn content(part: Option<OutputEvent>) -> String {
     }
 }
 
-impl Format for Told {
+impl Format for AnswerState {
     fn update(&mut self, choice: usize, update: Update, out: &mut Vec<u8>) {
         self.cached = update.cached.unwrap_or(self.cached);
         self.generated[choice] = update.generated.max(self.generated[choice]);

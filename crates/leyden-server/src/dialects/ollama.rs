@@ -13,7 +13,7 @@ use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate::Format;
-use crate::inference::{self, Begun, Inference};
+use crate::inference::{self, Inference, RunningInference};
 use crate::json_form;
 use crate::keep_alive;
 use crate::log::Entry;
@@ -66,9 +66,9 @@ type Asked = (Option<Inference>, String, Kind);
 fn unload(app: &App, call: &Call, kind: Kind) -> Result<Response<Reply>, ApiError> {
     let mut body = call.fields(app)?;
     let name = body.text("model").or_else(|| body.text("name"));
-    let slot = app.models.find(name.as_deref())?;
-    let goes = app.models.let_go(&slot);
-    let mut line = line(name.as_ref().unwrap_or(&slot.name), kind, "", None, &[]);
+    let entry = app.models.find(name.as_deref())?;
+    let goes = app.models.let_go(&entry);
+    let mut line = line(name.as_ref().unwrap_or(&entry.name), kind, "", None, &[]);
     (line["done"], line["done_reason"]) = (true.into(), if goes { "unload" } else { "load" }.into());
     Ok(document(StatusCode::OK, &line))
 }
@@ -233,9 +233,9 @@ async fn answer(app: Arc<App>, call: Call, (asked, model, kind): Asked) -> Resul
     let alternatives = inference.extras.logprobs;
     let begun = inference::begin(app, call, inference).await?;
     let entry = Arc::clone(&begun.entry);
-    let told = Told { model: Arc::clone(&begun.common.model), alternatives };
+    let told = LogprobsField { model: Arc::clone(&begun.common.model), alternatives };
     if begun.common.stream {
-        let Begun { running, mut chat_outputs, .. } = begun;
+        let RunningInference { running, mut chat_outputs, .. } = begun;
         let chat_output = chat_outputs.swap_remove(0);
         let lines =
             Lines { model, kind, entry, told, chat_output, call: None, logprobs: Vec::new(), end: End::Stop };
@@ -252,13 +252,13 @@ async fn answer(app: Arc<App>, call: Call, (asked, model, kind): Asked) -> Resul
 }
 
 /// Log probabilities for the answer.
-struct Told {
+struct LogprobsField {
     model: Arc<Served>,
     /// Number of alternatives per token, if log probabilities are requested.
     alternatives: Option<usize>,
 }
 
-impl Told {
+impl LogprobsField {
     fn write(&self, tokens: Vec<TokenLogprob>, line: &mut Value, pieces: &mut StreamedJson) {
         if let Some(alternatives) = self.alternatives.filter(|_| !tokens.is_empty()) {
             line["logprobs"] = logprobs::list(pieces, &self.model, alternatives, tokens);
@@ -319,7 +319,7 @@ struct Lines {
     chat_output: ChatOutput,
     /// An incomplete call; its arguments are sent as a whole object.
     call: Option<ToolCall>,
-    told: Told,
+    told: LogprobsField,
     /// Log probabilities of tokens whose text has not been sent yet.
     logprobs: Vec<TokenLogprob>,
     end: End,

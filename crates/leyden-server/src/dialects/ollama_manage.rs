@@ -3,7 +3,7 @@
 //! The server itself changes no files of models: its options have the function that does ([`crate::Changer`]).
 
 use super::ollama;
-use crate::abilities::Wish;
+use crate::abilities::RequiredAbility;
 use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
@@ -73,9 +73,9 @@ pub(crate) async fn delete(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let mut body = call.fields(&app)?;
     let change = changer(&app)?;
     let asked = named(&mut body)?;
-    let slot = app.models.look_for(Some(&asked), Wish::Any).await?;
-    refuse_fixed(&slot, &asked)?;
-    let name = slot.name.clone();
+    let entry = app.models.look_for(Some(&asked), RequiredAbility::Any).await?;
+    refuse_fixed(&entry, &asked)?;
+    let name = entry.name.clone();
     let changed = make_change(move || change(Change::Delete { name: &name })).await?;
     apply(&app, changed)?;
     Ok(document(StatusCode::OK, &json!({})))
@@ -97,9 +97,10 @@ fn changer(app: &App) -> Result<Changer, ApiError> {
 /// # Errors
 /// 404: there is no such model. 409: a model has the name `name` that cannot be replaced.
 async fn changeable(app: &App, from: &str, name: &str) -> Result<String, ApiError> {
-    let from = app.models.look_for(Some(from), Wish::Any).await?;
+    let from = app.models.look_for(Some(from), RequiredAbility::Any).await?;
     let plain = without_tag(name).unwrap_or(name);
-    let taken = app.models.all().into_iter().find(|slot| slot.names().any(|n| n.eq_ignore_ascii_case(plain)));
+    let taken =
+        app.models.all().into_iter().find(|entry| entry.names().any(|n| n.eq_ignore_ascii_case(plain)));
     if let Some(taken) = taken {
         refuse_fixed(&taken, plain)?;
     }
@@ -107,13 +108,13 @@ async fn changeable(app: &App, from: &str, name: &str) -> Result<String, ApiErro
 }
 
 /// Refuses to change a model that is not loaded on demand, or a model that is not addressed by its own name.
-fn refuse_fixed(slot: &ModelEntry, asked: &str) -> Result<(), ApiError> {
+fn refuse_fixed(entry: &ModelEntry, asked: &str) -> Result<(), ApiError> {
     let plain = without_tag(asked).unwrap_or(asked);
-    let why = if !slot.is_on_demand() {
+    let why = if !entry.is_on_demand() {
         "is a model of the server's command line, which clients cannot change"
-    } else if slot.is_adapter(plain) {
+    } else if entry.is_adapter(plain) {
         "is the name of an adapter"
-    } else if slot.names().skip(1).any(|name| name == plain) {
+    } else if entry.names().skip(1).any(|name| name == plain) {
         "is an alias, which only the server's options can change"
     } else {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Ollama's endpoints about models: `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
 
-use crate::abilities::Wish;
+use crate::abilities::RequiredAbility;
 use crate::about::About;
 use crate::app::App;
 use crate::body::Reply;
@@ -35,8 +35,8 @@ fn details(info: &ModelInfo) -> Value {
 }
 
 /// Returns a model under one of its names.
-fn tag(slot: &ModelEntry, name: &str, digest: &str) -> Value {
-    let info = &slot.info;
+fn tag(entry: &ModelEntry, name: &str, digest: &str) -> Value {
+    let info = &entry.info;
     json!({
         "name": name, "model": name, "modified_at": rfc3339(info.modified), "size": info.bytes,
         "digest": digest, "details": details(info),
@@ -46,18 +46,18 @@ fn tag(slot: &ModelEntry, name: &str, digest: &str) -> Value {
 pub(crate) async fn tags(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     app.models.refresh().await;
     let mut models: Vec<Value> = Vec::new();
-    for slot in app.models.all() {
-        let digest = slot.info.digest.get().await;
-        models.extend(slot.names().map(|name| tag(&slot, name, &digest)));
+    for entry in app.models.all() {
+        let digest = entry.info.digest.get().await;
+        models.extend(entry.names().map(|name| tag(&entry, name, &digest)));
     }
     Ok(document(StatusCode::OK, &json!({ "models": models })))
 }
 
 pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let mut models: Vec<Value> = Vec::new();
-    for slot in app.models.all() {
-        let Some(resident) = app.models.resident(&slot) else { continue };
-        let mut shown = tag(&slot, &slot.name, &slot.info.digest.get().await);
+    for entry in app.models.all() {
+        let Some(resident) = app.models.resident(&entry) else { continue };
+        let mut shown = tag(&entry, &entry.name, &entry.info.digest.get().await);
         let until = resident.stays.map(|stays| rfc3339(SystemTime::now() + stays));
         // A model without an idle timeout never expires.
         shown["expires_at"] = until.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned()).into();
@@ -76,12 +76,12 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
 }
 
 /// Describes a model without loading it.
-async fn about(slot: &ModelEntry) -> Result<About, ApiError> {
-    if let Some(model) = slot.served() {
+async fn about(entry: &ModelEntry) -> Result<About, ApiError> {
+    if let Some(model) = entry.served() {
         return prompt::run_blocking(move || Ok(model.about())).await;
     }
-    let Some((model, _)) = &slot.on_demand else {
-        return Err(ApiError::internal(format!("`{}` is not loaded", slot.name)));
+    let Some((model, _)) = &entry.on_demand else {
+        return Err(ApiError::internal(format!("`{}` is not loaded", entry.name)));
     };
     let describe = Arc::clone(&model.describe);
     let failed = |why| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "model_unreadable", why);
@@ -91,16 +91,16 @@ async fn about(slot: &ModelEntry) -> Result<About, ApiError> {
 pub(crate) async fn show(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let mut body = call.fields(&app)?;
     let name = body.text("model").or_else(|| body.text("name"));
-    let slot = app.models.look_for(name.as_deref(), Wish::Any).await?;
-    let (about, info) = (about(&slot).await?, &slot.info);
+    let entry = app.models.look_for(name.as_deref(), RequiredAbility::Any).await?;
+    let (about, info) = (about(&entry).await?, &entry.info);
     let architecture = &info.architecture;
     let mut shown = json!({
-        "modelfile": about.defaults.modelfile(&slot.name), "parameters": about.defaults.lines(),
+        "modelfile": about.defaults.modelfile(&entry.name), "parameters": about.defaults.lines(),
         "template": about.template, "details": details(info), "capabilities": about.capabilities,
         "modified_at": rfc3339(info.modified),
         "model_info": {
             "general.architecture": architecture, "general.parameter_count": info.parameters,
-            format!("{architecture}.context_length"): slot.context(),
+            format!("{architecture}.context_length"): entry.context(),
             format!("{architecture}.embedding_length"): about.width,
             format!("{architecture}.vocab_size"): about.vocabulary,
         }

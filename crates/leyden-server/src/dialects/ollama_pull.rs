@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::error::ApiError;
 use crate::on_demand::Pulling;
 use crate::operation::operation;
-use crate::pulls::Told;
+use crate::pulls::PullSender;
 use crate::replies::document;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
@@ -37,7 +37,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let known = app.models.find(Some(&name)).is_ok();
     let stream = body.flag("stream").unwrap_or(true);
     let (models, of) = (Arc::clone(&app.models), name.clone());
-    let work = move |told: &Told| {
+    let work = move |told: &PullSender| {
         told.tell(&json!({ "status": "pulling manifest" }));
         let mut last = (String::new(), 0);
         let mut hear = |now: Pulling<'_>| {

@@ -1,6 +1,6 @@
 //! The Open Inference Protocol (KServe's V2): health and metadata for Kubernetes and its gateways.
 
-use crate::abilities::Wish;
+use crate::abilities::RequiredAbility;
 use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
@@ -43,17 +43,17 @@ pub(crate) async fn server(_: Arc<App>, _: Call) -> Result<Response<Reply>, ApiE
 /// Returns a model's metadata, or its readiness if the path ends with `/ready`.
 pub(crate) async fn model(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     if let Some(name) = call.variable.strip_suffix("/ready") {
-        let slot = app.models.find(Some(name))?;
+        let entry = app.models.find(Some(name))?;
         // A model that is loaded on demand is always ready.
-        let ready = !app.is_retiring() && slot.served().is_none_or(|served| served.replicas.are_alive());
+        let ready = !app.is_retiring() && entry.served().is_none_or(|served| served.replicas.are_alive());
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         return Ok(document(status, &json!({ "name": name, "ready": ready })));
     }
-    let slot = app.models.look_for(Some(&call.variable), Wish::Any).await?;
+    let entry = app.models.look_for(Some(&call.variable), RequiredAbility::Any).await?;
     let tensor =
         |name: &str, kind: &str, shape: &[i64]| json!({ "name": name, "datatype": kind, "shape": shape });
     let shown = json!({
-        "name": slot.name, "versions": [], "platform": format!("leyden_{}", slot.info.format),
+        "name": entry.name, "versions": [], "platform": format!("leyden_{}", entry.info.format),
         "inputs": [tensor("text_input", "BYTES", &[1])], "outputs": [tensor("text_output", "BYTES", &[1])],
     });
     Ok(document(StatusCode::OK, &shown))

@@ -8,7 +8,7 @@ use crate::dialects::openai::{self, Deltas, Head, Names, finish_reason};
 use crate::dialects::openai::{answer_schema, events_schema};
 use crate::error::ApiError;
 use crate::generate::Format;
-use crate::inference::{self, Begun, Inference, Said};
+use crate::inference::{self, FinishedChoice, Inference, RunningInference};
 use crate::legacy_functions;
 use crate::logprobs;
 use crate::mailbox::{End, TokenLogprob, Update};
@@ -36,7 +36,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let begun = inference::begin(app, call, inference).await?;
     let head = Head::new(NAMES, &begun.running, &begun.common, logprobs);
     if begun.common.stream {
-        let Begun { running, chat_outputs, .. } = begun;
+        let RunningInference { running, chat_outputs, .. } = begun;
         let begun = vec![false; chat_outputs.len()];
         let chat_outputs = chat_outputs.into_iter().map(Deltas::new).collect();
         return Ok(running.stream(Chunks { head, chat_outputs, begun, legacy }));
@@ -61,7 +61,7 @@ fn choice(
     head: &Head,
     pieces: &mut StreamedJson,
     index: usize,
-    said: Said,
+    said: FinishedChoice,
     (legacy, names): (bool, &ToolNames),
 ) -> Value {
     let mut reason = if said.calls { "tool_calls" } else { finish_reason(said.end) };

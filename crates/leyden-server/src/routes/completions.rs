@@ -8,7 +8,7 @@ use crate::dialects::openai::{self, Head, Names, finish_reason};
 use crate::dialects::openai::{answer_schema, events_schema};
 use crate::error::ApiError;
 use crate::generate::Format;
-use crate::inference::{self, Begun, Inference};
+use crate::inference::{self, Inference, RunningInference};
 use crate::logprobs::shown;
 use crate::mailbox::{End, TokenLogprob, Update};
 use crate::operation::{operation, several_schema};
@@ -49,7 +49,7 @@ struct Echo {
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
     let Ready { inference, echo, shown, logprobs } = ready;
-    let Begun { running, common, .. } = inference::begin(app, call, inference).await?;
+    let RunningInference { running, common, .. } = inference::begin(app, call, inference).await?;
     let head = Head::new(NAMES, &running, &common, logprobs);
     if common.stream {
         let echo = echo.into_iter().flat_map(|echo| std::iter::repeat_n(Some(echo), common.choices));
@@ -157,7 +157,7 @@ fn echoed(model: &Served, tokens: &[u32]) -> Echo {
 }
 
 /// A token in the log probabilities of an answer.
-struct Told {
+struct ScoredToken {
     token: u32,
     /// Number of characters before it.
     offset: usize,
@@ -166,15 +166,15 @@ struct Told {
 }
 
 /// Returns the tokens of a prompt, of which all but the first have log probabilities.
-fn prompt_tokens(echo: &Echo, scored: Vec<TokenLogprobs>) -> Vec<Told> {
+fn prompt_tokens(echo: &Echo, scored: Vec<TokenLogprobs>) -> Vec<ScoredToken> {
     let known = scored.into_iter().map(|t| Some((t.logprob, t.top)));
     let tokens = echo.tokens.iter().zip(std::iter::once(None).chain(known));
-    tokens.map(|(&(token, offset), logprobs)| Told { token, offset, logprobs }).collect()
+    tokens.map(|(&(token, offset), logprobs)| ScoredToken { token, offset, logprobs }).collect()
 }
 
 /// Returns the tokens of an answer whose text begins after `moved` characters.
-fn answer_tokens(tokens: Vec<TokenLogprob>, moved: usize) -> impl Iterator<Item = Told> {
-    let told = move |t: TokenLogprob| Told {
+fn answer_tokens(tokens: Vec<TokenLogprob>, moved: usize) -> impl Iterator<Item = ScoredToken> {
+    let told = move |t: TokenLogprob| ScoredToken {
         token: t.token,
         offset: moved + t.offset,
         logprobs: Some((t.logprob, t.top)),
@@ -188,7 +188,7 @@ fn choice(
     pieces: &mut StreamedJson,
     index: usize,
     text: &str,
-    told: Vec<Told>,
+    told: Vec<ScoredToken>,
     end: Option<End>,
 ) -> Value {
     json!({
@@ -200,12 +200,12 @@ fn choice(
 }
 
 /// Returns the log probabilities as four lists, which are written token by token.
-fn logprobs(head: &Head, pieces: &mut StreamedJson, told: Vec<Told>) -> Value {
+fn logprobs(head: &Head, pieces: &mut StreamedJson, told: Vec<ScoredToken>) -> Value {
     if head.logprobs.is_none() {
         return Value::Null;
     }
-    let told: Arc<[Told]> = told.into();
-    let mut list = |write: fn(&Served, &Told) -> Value| {
+    let told: Arc<[ScoredToken]> = told.into();
+    let mut list = |write: fn(&Served, &ScoredToken) -> Value| {
         let (model, told) = (Arc::clone(&head.model), Arc::clone(&told));
         pieces.list(0..told.len(), move |i, out| streamed_json::json(&write(&model, &told[i]), out))
     };

@@ -1,6 +1,6 @@
 //! `/v1/models`: the served models.
 
-use crate::abilities::Wish;
+use crate::abilities::RequiredAbility;
 use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
@@ -14,27 +14,28 @@ use std::sync::Arc;
 
 pub(super) async fn list(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     app.models.refresh().await;
-    let named = |slot: &Arc<ModelEntry>| slot.names().map(|name| shown(&app, slot, name)).collect::<Vec<_>>();
+    let named =
+        |entry: &Arc<ModelEntry>| entry.names().map(|name| shown(&app, entry, name)).collect::<Vec<_>>();
     let data: Vec<Value> = app.models.all().iter().flat_map(named).collect();
     Ok(document(StatusCode::OK, &json!({ "object": "list", "data": data })))
 }
 
 pub(super) async fn one(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let slot = app.models.look_for(Some(&call.variable), Wish::Any).await?;
-    Ok(document(StatusCode::OK, &shown(&app, &slot, &call.variable)))
+    let entry = app.models.look_for(Some(&call.variable), RequiredAbility::Any).await?;
+    Ok(document(StatusCode::OK, &shown(&app, &entry, &call.variable)))
 }
 
 /// Returns a model under one of its names.
-fn shown(app: &App, slot: &ModelEntry, name: &str) -> Value {
+fn shown(app: &App, entry: &ModelEntry, name: &str) -> Value {
     json!({
         "id": name,
         "object": "model",
         "created": app.started,
         "owned_by": "leyden",
-        "root": slot.name,
-        "parent": slot.is_adapter(name).then_some(&slot.name),
-        "max_model_len": slot.context(),
-        "status": { "value": if slot.served().is_some() { "loaded" } else { "unloaded" } },
+        "root": entry.name,
+        "parent": entry.is_adapter(name).then_some(&entry.name),
+        "max_model_len": entry.context(),
+        "status": { "value": if entry.served().is_some() { "loaded" } else { "unloaded" } },
     })
 }
 

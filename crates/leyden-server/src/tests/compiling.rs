@@ -107,7 +107,7 @@ fn keys_take_turns() {
                         drop(permit);
                     });
                 }
-                until("they wait", || turns.waiting(KeyId(key)) == many).await;
+                until("they wait", || semaphore.waiting(KeyId(key)) == many).await;
                 // The first request of the key waits in the queue of all keys.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

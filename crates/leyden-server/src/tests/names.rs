@@ -56,10 +56,7 @@ fn a_model_answers_to_every_name_and_by_the_name_that_was_asked_for() {
             assert_eq!((&one["id"], &one["root"]), (&json!(name), &json!("storyteller")));
         }
         let (status, answer) = post(&app, CHAT, chat("story")).await;
-        assert!(
-            status == 404
-                && answer.to_string().contains("is ambiguous; use one of: storyteller, other")
-        );
+        assert!(status == 404 && answer.to_string().contains("is ambiguous; use one of: storyteller, other"));
         let (status, answer) = post(&app, CHAT, chat("storey")).await;
         assert!(status == 404 && answer.to_string().contains("known names: storyteller, gpt-4o"), "{answer}");
         // Without a name in the request the answer has the model's own name.

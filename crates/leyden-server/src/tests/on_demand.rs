@@ -154,7 +154,7 @@ fn models_come_and_go_on_the_disk() {
         assert_eq!(loads.load(Ordering::SeqCst), 21);
         app.models.apply(Changed { gone: vec!["a".to_owned()], new: Vec::new() }).unwrap();
         assert_eq!(post(&app, COMPLETIONS, completion("a")).await.0, 404);
-        // No slot of a removed model is left.
+        // No entry of a removed model is left.
         while app.models.places() != (0, 2) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -1,7 +1,7 @@
 //! Residency of models in simulated time: many models, keys and budgets; which requests get their model, wait or are
 //! refused.
 
-use crate::residency::{Place, Residency, Step, Ticket, Times, Why};
+use crate::residency::{ModelIndex, Residency, Step, Ticket, Times, Why};
 use leyden_testkit::random;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ fn seconds(n: u64) -> Duration {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A key requests a model for this duration.
-    Ask(usize, Place, Duration),
-    End(Place, Ticket),
-    Loaded(Place, u64, Duration),
-    Unloaded(Place),
+    Ask(usize, ModelIndex, Duration),
+    End(ModelIndex, Ticket),
+    Loaded(ModelIndex, u64, Duration),
+    Unloaded(ModelIndex),
     /// A step may be due.
     Due,
 }
@@ -39,7 +39,7 @@ enum Where {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     key: usize,
-    place: Place,
+    place: ModelIndex,
     at: Instant,
     /// Duration of the model's use.
     takes: Duration,
@@ -61,9 +61,9 @@ struct World {
     /// Next time at which steps may be due.
     due: Option<Instant>,
     models: Vec<(Where, u64)>,
-    leases: HashMap<Ticket, Place>,
+    leases: HashMap<Ticket, ModelIndex>,
     asked: BTreeMap<Ticket, Asked>,
-    unloads: Vec<(Place, Why)>,
+    unloads: Vec<(ModelIndex, Why)>,
 }
 
 impl World {
@@ -94,18 +94,19 @@ impl World {
         self.events.insert((self.now + after, self.numbers), event);
     }
 
-    fn ask(&mut self, after: u64, key: usize, place: Place, takes: u64) {
+    fn ask(&mut self, after: u64, key: usize, place: ModelIndex, takes: u64) {
         self.at(seconds(after), Event::Ask(key, place, seconds(takes)));
     }
 
-    fn uses(&self, place: Place) -> usize {
+    fn uses(&self, place: ModelIndex) -> usize {
         self.leases.values().filter(|of| **of == place).count()
     }
 
     /// Returns the latest time for the answer to a request that comes now: at once if its model is loaded, after
     /// loading if the model fits beside all models that are in use or being loaded, else after the maximum wait.
-    fn bound(&self, place: Place) -> Instant {
-        let waits = |of: Place| self.asked.values().filter(move |a| a.place == of && a.granted.is_none());
+    fn bound(&self, place: ModelIndex) -> Instant {
+        let waits =
+            |of: ModelIndex| self.asked.values().filter(move |a| a.place == of && a.granted.is_none());
         // A pause lasts while other requests wait for the same model.
         let is_long = |a: &Asked| {
             let until = if a.granted.is_none() { self.now } else { a.answered };

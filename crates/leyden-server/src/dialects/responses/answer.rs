@@ -8,7 +8,7 @@ use crate::body::Reply;
 use crate::call::Call;
 use crate::chat_output::Answer;
 use crate::error::ApiError;
-use crate::inference::{self, Begun, Said};
+use crate::inference::{self, FinishedChoice, RunningInference};
 use crate::mailbox::End;
 use crate::prompt;
 use crate::replies::document;
@@ -55,12 +55,12 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let output = Output::new(id, Arc::clone(&begun.common.model), alternatives, names, begun.common.stream);
     let mut events = Events { app, owner, store, items, head, output, end: End::Stop, chat_output: None };
     if begun.common.stream {
-        let Begun { running, mut chat_outputs, .. } = begun;
+        let RunningInference { running, mut chat_outputs, .. } = begun;
         events.chat_output = Some(chat_outputs.swap_remove(0));
         return Ok(running.stream(events));
     }
     let (mut said, usage) = begun.whole().await?;
-    let Said { answer, end, logprobs, .. } = said.swap_remove(0);
+    let FinishedChoice { answer, end, logprobs, .. } = said.swap_remove(0);
     events.output.tokens(logprobs);
     // The whole answer has the items of the stream, without its events.
     parts(answer).into_iter().for_each(|part| events.output.push(part));
