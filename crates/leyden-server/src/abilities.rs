@@ -130,9 +130,9 @@ mod tests {
             ("/v2/embed", Ok("embed")),
             ("/rerank", Ok("rank")),
             ("/v1/score", Ok("rank")),
-            ("/predict", Err("each of which gives texts labels: rank, mood")),
-            ("/embed_sparse", Err("none that makes sparse vectors: chat, embed, rank, mood")),
-            ("/tokenize", Err("there are several: chat")),
+            ("/predict", Err("each of several models classifies texts: rank, mood")),
+            ("/embed_sparse", Err("no model computes sparse vectors: chat, embed, rank, mood")),
+            ("/tokenize", Err("the server has several models: chat")),
         ] {
             assert!(ROUTES.iter().any(|route| route.path == path), "{path}");
             let chosen = RequiredAbility::of_route(path).choose(&all).map(|i| all[i].0);

@@ -60,8 +60,8 @@ impl AnswerMemory {
         if bytes > self.most {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             let message = format!(
-                "the answer could take {} MiB of memory, and {} are the most: ask for fewer texts, choices, tokens or \
-                 logarithmic probabilities at a time",
+                "the answer could take {} MiB of memory; the maximum is {}: ask for fewer texts, choices, tokens or \
+                 log probabilities at a time",
                 mib(bytes),
                 mib(self.most)
             );

@@ -485,7 +485,7 @@ mod tests {
         for (keys, wanted) in [
             (&[""][..], "key-1 is empty"),
             (&["a", ""], "key-2 is empty"),
-            (&["a", "a"], "key-2, or its name, is there already"),
+            (&["a", "a"], "key-2, or its name, occurs twice"),
             (&["a b"], "key-1 has characters"),
             (&["schlüssel"], "key-1 has characters"),
             (&[&long], "key-1 has 1025 bytes"),
@@ -540,7 +540,7 @@ mod tests {
         let cases = [
             (String::new(), 0, "no key"),
             (format!("{good}\n{good}"), 2, "twice"),
-            ("{".to_owned(), 1, "as if cut off"),
+            ("{".to_owned(), 1, "it is incomplete"),
             ("{\"id\":\"a\"}".to_owned(), 1, "`sha256` is missing"),
             (format!("{{\"id\":\"a\",\"sha256\":\"{}\"}}", "é".repeat(32)), 1, "hexadecimal"),
             (good.replace('}', ",\"scopes\":[\"all\"]}"), 1, "scope"),

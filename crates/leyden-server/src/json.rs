@@ -37,7 +37,7 @@ const WORDS: &[(&str, &str)] = &[
     ("control character", "a string has an unescaped control character, such as a line break"),
     ("key must be a string", "a key is not in quotation marks"),
     ("trailing characters", "there are characters after its end"),
-    ("number out of range", "a number is out of the range of 64-bit floats"),
+    ("number out of range", "a number is out of range for 64-bit floats"),
 ];
 
 /// Names of values in other languages.
@@ -180,35 +180,35 @@ mod tests {
     fn what_is_not_one_is_refused() {
         let deep = "[".repeat(500_000);
         let cases: &[(&[u8], &str)] = &[
-            (b"", "not JSON: it ends where a value was wanted, as if cut off, at line 1 column 0"),
-            (b"{", "not JSON: it ends within an object, as if cut off, at line 1 column 1"),
-            (b"{\"a\":\n[1", "it ends within a list, as if cut off, at line 2 column 2"),
+            (b"", "not JSON: it is incomplete: it ends where a value is expected, at line 1 column 0"),
+            (b"{", "not JSON: it is incomplete: it ends within an object, at line 1 column 1"),
+            (b"{\"a\":\n[1", "it ends within a list, at line 2 column 2"),
             (b"{\"a", "it ends within a string"),
-            (b"[[[[]]]]", "cannot be read: it nests too deep, at line 1 column "),
-            (deep.as_bytes(), "too deep"),
+            (b"[[[[]]]]", "cannot be read: it is nested too deeply, at line 1 column "),
+            (deep.as_bytes(), "too deeply"),
             (
                 br#"{"a":1,"b":2,"a":1}"#,
-                "cannot be read: the key \"a\" stands twice in one object, at line 1 column",
+                "cannot be read: the key \"a\" occurs twice in an object, at line 1 column",
             ),
             (b"[0,1,2,3,4,5,6,7,8,9]", "too many values"),
             (b"\"\xff\"", "not UTF-8: byte 1"),
             (b"\xc0\x80", "not UTF-8: byte 0"),
             (b"\xef\xbb\xbf{}", "byte order mark, at byte 0"),
-            (br#"["\ud800"]"#, "half of a surrogate pair, which is no character, at line 1 column 9"),
+            (br#"["\ud800"]"#, "half of a surrogate pair, which is not a character, at line 1 column 9"),
             (br#"["\ud800x"]"#, "half of a surrogate pair"),
             (br#"["\udc00"]"#, "half of a surrogate pair"),
-            (b"[1,]", "a comma stands before the end of a list or object, at line 1 column 4"),
-            (b"{\"a\":1,}", "a comma stands before the end"),
-            (b"NaN", "`NaN` is no value in it, at line 1 column 1"),
-            (b"[1, NaN]", "`NaN` is no value in it, at line 1 column 5"),
-            (b"{\"a\": -Infinity}", "`Infinity` is no value"),
-            (b"{\"a\": None}", "`None` is no value"),
-            (b"{\"a\": nan}", "`nan` is no value"),
+            (b"[1,]", "there is a comma before the end of a list or object, at line 1 column 4"),
+            (b"{\"a\":1,}", "there is a comma before the end"),
+            (b"NaN", "`NaN` is not a JSON value, at line 1 column 1"),
+            (b"[1, NaN]", "`NaN` is not a JSON value, at line 1 column 5"),
+            (b"{\"a\": -Infinity}", "`Infinity` is not a JSON value"),
+            (b"{\"a\": None}", "`None` is not a JSON value"),
+            (b"{\"a\": nan}", "`nan` is not a JSON value"),
             (b"{a: 1}", "a key is not in quotation marks"),
             (b"{'a': 1}", "a key is not in quotation marks"),
             (b"[\"a\nb\"]", "control character"),
             (b"1e999", "out of range"),
-            (b"{} {}", "more follows behind its end, at line 1 column 4"),
+            (b"{} {}", "there are characters after its end, at line 1 column 4"),
         ];
         for (text, wanted) in cases {
             let error = parsed(text).unwrap_err();

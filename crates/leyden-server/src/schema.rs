@@ -474,16 +474,16 @@ mod tests {
             (json!({}), "must: `must` is missing"),
             (json!({ "must": null }), "must: `must` is missing"),
             (with("n", json!(0)), "n: `n` is not between 1 and 8"),
-            (with("n", json!(1.5)), "n: `n` must be a whole number, not a fraction"),
-            (with("n", json!("1")), "n: `n` must be a whole number, not a text"),
+            (with("n", json!(1.5)), "n: `n` must be an integer, not a fraction"),
+            (with("n", json!("1")), "n: `n` must be an integer, not a text"),
             (with("x", json!(1.5)), "x: `x` is not between 0 and 1"),
             (with("word", json!("c")), "word: `word` is not one of a, b"),
-            (with("word", json!(1)), "word: `word` must be a text, not a whole number"),
-            (with("parts", json!(1)), "parts: `parts` must be a text or a list, not a whole number"),
+            (with("word", json!(1)), "word: `word` must be a text, not an integer"),
+            (with("parts", json!(1)), "parts: `parts` must be a text or a list, not an integer"),
             (with("parts", json!([])), "parts: `parts` has 0 items, not 1 to 2"),
-            (with("parts", json!([3])), "parts[0]: `parts[0]` must be an object, not a whole number"),
-            (with("ids", json!([null])), "ids[0]: `ids[0]` must be a whole number or a text, not null"),
-            (with("ids", json!([[1]])), "ids[0]: `ids[0]` must be a whole number or a text, not a list"),
+            (with("parts", json!([3])), "parts[0]: `parts[0]` must be an object, not an integer"),
+            (with("ids", json!([null])), "ids[0]: `ids[0]` must be an integer or a text, not null"),
+            (with("ids", json!([[1]])), "ids[0]: `ids[0]` must be an integer or a text, not a list"),
             (with("parts", json!([{}])), "parts[0].type: `parts[0].type` is missing"),
             (
                 with("parts", json!([{ "type": "x" }])),
@@ -491,20 +491,20 @@ mod tests {
             ),
             (
                 with("parts", json!([{ "type": "text", "text": "four" }])),
-                "parts[0].text: `parts[0].text` has 4 characters; 3 are the most",
+                "parts[0].text: `parts[0].text` has 4 characters; the maximum is 3",
             ),
             (with("no", json!(1)), "no: `no` is not supported: leave it out"),
             (with("kinds", json!([{ "type": "text" }])), "kinds[0].text: `kinds[0].text` is missing"),
             (
                 with("kinds", json!([{ "type": 1 }])),
-                "kinds[0].type: `kinds[0].type` must be a text, not a whole number",
+                "kinds[0].type: `kinds[0].type` must be a text, not an integer",
             ),
             (with("items", json!([{ "y": 1 }])), "items[0].x: `items[0].x` is missing"),
             (
                 with("items", json!([{ "type": "x" }])),
                 "items[0].type: `items[0].type` is not one of plain, other",
             ),
-            (with("ids", json!([1, "a"])), "ids[1]: `ids[1]` must be a whole number, not a text"),
+            (with("ids", json!([1, "a"])), "ids[1]: `ids[1]` must be an integer, not a text"),
         ] {
             assert_eq!(checked(&schema, body), Err(wanted.to_owned()));
         }

@@ -373,7 +373,7 @@ fn labels_and_states_come_in_the_words_of_other_servers() {
         ("/predict", json!({ "inputs": [[endless, "w1"]] }), "your inputs[0][0] resulted in 300"),
         ("/predict", json!({ "inputs": [["w1", endless]] }), "your inputs[0][1] resulted in 300"),
         ("/predict", json!({ "inputs": [["w1"], [endless]] }), "your inputs[1][0] resulted in "),
-        ("/predict", json!({ "inputs": [3] }), "`inputs[0]` must be a text or a list, not a whole number"),
+        ("/predict", json!({ "inputs": [3] }), "`inputs[0]` must be a text or a list, not an integer"),
         ("/predict", json!({ "inputs": endless }), "maximum context length is 128 tokens"),
         ("/similarity", json!({ "inputs": "a" }), "`inputs` must be an object, not a text"),
         (
@@ -400,7 +400,7 @@ fn labels_and_states_come_in_the_words_of_other_servers() {
         ("/pooling", json!({ "input": "a", "task": "token_classify" }), "`task` `token_classify`"),
         ("/embed", json!({ "inputs": "a", "dimensions": 0 }), "`dimensions` is below 1"),
         ("/embed_sparse", json!({ "inputs": "a" }), "does not make sparse vectors"),
-        ("/embed", json!({ "inputs": [[1], ["a"]] }), "`inputs[1][0]` must be a whole number, not a text"),
+        ("/embed", json!({ "inputs": [[1], ["a"]] }), "`inputs[1][0]` must be an integer, not a text"),
         ("/embed", json!({ "inputs": [96] }), "`inputs[0]` is not between 0 and 95"),
         (
             "/embed",
