@@ -162,7 +162,7 @@ fn broken_folders_are_refused_by_file_and_key() {
         Some(config.to_string())
     };
     for (file, content, wanted) in [
-        ("config.json", None, ": the folder has no config.json\nhint: name a .gguf file itself, or a folder"),
+        ("config.json", None, ": the folder has no config.json\nhint: a model is a .gguf file, or a folder"),
         ("config.json", Some("{".to_owned()), "/config.json: line 1 column 1: EOF"),
         (
             "config.json",

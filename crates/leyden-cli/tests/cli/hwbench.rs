@@ -133,7 +133,7 @@ fn wrong_usage_says_what_is_wanted() {
     for (arguments, wanted) in [
         (["--shape", "12"], "4096x4096"),
         (["--shape", "0x256"], "4096x4096"),
-        (["--shape", "16x100"], "multiple of 32"),
+        (["--shape", "16x100"], "block of 32"),
         (["--shape", "1048576x1048576"], "too large"),
         (["--columns", "0"], "--columns"),
         (["--types", "q9_k"], "known: f32"),
@@ -142,7 +142,7 @@ fn wrong_usage_says_what_is_wanted() {
         (["--weights-mib", "99999999"], "MiB"),
         (["--kv-types", "q4_0"], "f16"),
         (["--heads", "12"], "32x8"),
-        (["--heads", "12x8"], "do not divide"),
+        (["--heads", "12x8"], "is not a multiple of the key-value heads"),
         (["--head-dim", "48"], "multiple of 32"),
         (["--head-dim", "1024"], "up to 512"),
         (["--depth", "99999999"], "--depth"),

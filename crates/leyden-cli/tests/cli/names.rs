@@ -153,7 +153,7 @@ fn commands_take_every_name_too() {
     assert!(shelf.run(&["rm", &format!("hf.co/{REPO}:Q4_K_M")]).err.contains("-Q4_K_M.gguf"));
     let none = shelf.run(&["serve", "--all", "--port", "0"]).failed(1);
     assert!(
-        none.contains("--all: no model in ") && none.contains("hint: leyden pull smollm2:135m"),
+        none.contains("--all: no model in ") && none.contains("hint: `leyden pull smollm2:135m`"),
         "{none}"
     );
     // A server that clients may fill begins empty.
@@ -231,11 +231,11 @@ fn files_get_names_by_commands_and_by_the_server() {
     for (body, wanted) in [
         (
             serde_json::json!({ "model": "y", "from": "crow", "template": "{{ .Prompt }}" }),
-            "`template` is not taken",
+            "`template` is not supported",
         ),
         (
             serde_json::json!({ "model": "y", "files": { "a": "sha256:0" } }),
-            "`files` is not taken: leyden import",
+            "`files` is not supported: use `leyden import",
         ),
         (
             serde_json::json!({ "model": "y", "from": "crow", "parameters": { "temperature": 9 } }),

@@ -98,7 +98,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_computed() {
     for (arguments, words) in [
         (
             vec!["--file", &table],
-            "no column `text`\nhint: name the column of the texts with --column; there are: id, words, label",
+            "no column `text`\nhint: choose the column of the texts with --column; columns: id, words, label",
         ),
         (vec!["--file", &sheet], "rows are not read from .xlsx\nhint: known endings"),
         (vec!["--file", &table, "--column", "words", "-o", &odd], "does not tell its format"),
@@ -148,7 +148,7 @@ fn a_killed_run_goes_on_without_losing_or_doubling_rows() {
     assert!(other.contains("another model or other options"), "{other}");
     let changed = files.add("changed.jsonl", rows.concat().replace("\"n\":1,", "\"n\":-1,").as_bytes());
     let told = leyden(&["classify", &folder, "--file", &changed, "-o", &out]);
-    assert!(told.code == Some(1) && told.err.contains("row 2 of the input is not that"), "{told:?}");
+    assert!(told.code == Some(1) && told.err.contains("row 2 of the input differs"), "{told:?}");
     let run = leyden(&["classify", &folder, "--file", &all, "-o", &out]);
     assert!(run.code == Some(0) && run.err.contains("continuing after 32 rows"), "{run:?}");
     assert_eq!(fs::read_to_string(&out).unwrap(), fs::read_to_string(&whole).unwrap());

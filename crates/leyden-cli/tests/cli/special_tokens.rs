@@ -101,7 +101,7 @@ fn what_a_file_says_beyond_what_is_known_is_told() {
     ]);
     let odd = files.add("odd.gguf", &odd);
     let run = leyden(&["run", &odd, "Once", "-n", "2", "--temp", "0", "--threads", "1"]);
-    let told = format!("note: {odd}: unknown keys, which are ignored: llama.warp.factor\n");
+    let told = format!("note: {odd}: unknown keys are ignored: llama.warp.factor\n");
     assert!(run.code == Some(0) && run.err.contains(&told), "{run:?}");
     let plain =
         leyden(&["run", crate::program::STORYTELLER, "Once", "-n", "2", "--temp", "0", "--threads", "1"]);

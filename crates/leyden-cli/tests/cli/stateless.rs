@@ -82,5 +82,5 @@ fn what_is_no_path_says_what_is_missing() {
         );
     }
     let error = error(&["pack", STORYTELLER]);
-    assert!(error.contains("hint: name one: --pack-cache DIR"), "{error}");
+    assert!(error.contains("hint: set one with --pack-cache DIR"), "{error}");
 }
