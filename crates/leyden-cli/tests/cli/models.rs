@@ -111,7 +111,7 @@ fn run_and_serve_pull_what_is_not_there() {
     let first = ask(&["run", "org/repo", "Once", "upon", "a", "time"]);
     assert_eq!(first.code, Some(0), "{first:?}");
     assert!(first.err.contains("org/repo: no such file; pulling hf:org/repo\n"), "{first:?}");
-    assert!(first.err.contains("Tiny-Q8_0.gguf: chosen of 2;"), "{first:?}");
+    assert!(first.err.contains("Tiny-Q8_0.gguf: chosen from 2;"), "{first:?}");
     let n = hub.api.seen().len();
     for words in [
         &["run", "repo", "Once upon a time"][..],
