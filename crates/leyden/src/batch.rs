@@ -4,16 +4,16 @@ use crate::error::Error;
 use crate::generation::{Finish, Generation};
 use crate::job::{Job, Samplers, Text, named};
 use crate::options::{BatchOptions, GenerateOptions};
+use crate::runner::{Runner, Served, Submission};
 use crate::session::{PROMPT_STEP, Parts, context, state_cache};
-use leyden_engine::schedule::{Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions};
-use leyden_engine::{
-    ActivationSums, AdapterSet, Engine, EngineOptions, Generator, Pooling, Scope, TokenLogprobs,
-};
+use leyden_engine::schedule::{PromptRows, SchedulerOptions};
+use leyden_engine::{ActivationSums, AdapterSet, Engine, EngineOptions, Pooling, Scope, TokenLogprobs};
 use leyden_models::heads::{HeadOutput, PooledStates, TextVector};
+use leyden_tasks::VectorShape;
 use leyden_text::Tokenizer;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Callback for logits. It gets the index of a text, the position of the token that they follow, and the logits
 /// `[vocabulary]`.
@@ -24,20 +24,18 @@ pub type LogitsReader = dyn Fn(usize, usize, &[f32]) + Send + Sync;
 ///
 /// Answers, log probabilities and vectors of a text do not depend on the other texts, to the bit.
 pub struct Batch {
-    generator: Generator<Job>,
+    runner: Runner,
     tokenizer: Arc<dyn Tokenizer>,
     pooling: Pooling,
-    file: String,
     scope: Option<Arc<Scope>>,
     /// Adapters of texts without their own.
     adapters: AdapterSet,
     samplers: Samplers,
-    requests: u64,
 }
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("Batch").field("file", &self.runner.file()).finish_non_exhaustive()
     }
 }
 
@@ -45,7 +43,6 @@ impl Batch {
     pub(crate) fn new(parts: Parts, pooling: Pooling, options: &BatchOptions) -> Result<Batch, Error> {
         let Parts { network, cpu, tokenizer, file, adapters, .. } = parts;
         let context = context(network.as_ref(), options.context)?;
-        let vocabulary = network.vocabulary();
         let kv_type = options.kv_type;
         let cache_tokens = options.cache_tokens.unwrap_or(context);
         let whole_prompts = network.config().needs_whole_texts();
@@ -53,28 +50,21 @@ impl Batch {
         let engine = EngineOptions { kv_type, context, cache_tokens, step_tokens };
         let state_cache = state_cache(network.as_ref(), kv_type, options.state_cache, options.parallel)?;
         let engine = Engine::new(network, cpu, engine)?.with_checkpoints(state_cache);
-        let scheduler = SchedulerOptions {
-            step_tokens,
+        let schedule = SchedulerOptions {
             // A batch is run for throughput, so prompts may fill whole steps.
             prompt_tokens_beside_decode: step_tokens,
             running: options.parallel,
             waiting: usize::MAX,
             waiting_per_key: usize::MAX,
-            context,
-            vocabulary,
-            logit_rows: SchedulerOptions::logit_rows_for(vocabulary),
-            whole_prompts,
             ..SchedulerOptions::default()
         };
-        let scheduler = Scheduler::new(scheduler, engine.tables().total_blocks());
         let (owner, salt) = Default::default();
         // The cache keeps nothing of an encoder's texts.
         let scope = (!whole_prompts)
             .then(|| Scope { model: file.clone(), kv_type, owner, adapters: adapters.clone(), salt })
             .map(Arc::new);
-        let generator = Generator::new(engine, scheduler);
-        let samplers = Samplers::default();
-        Ok(Batch { generator, tokenizer, pooling, file, scope, adapters, samplers, requests: 0 })
+        let runner = Runner::new(engine, schedule, file);
+        Ok(Batch { runner, tokenizer, pooling, scope, adapters, samplers: Samplers::default() })
     }
 
     /// Sets the adapters for scores and vectors, and for prompts without [`GenerateOptions::adapters`].
@@ -121,17 +111,23 @@ impl Batch {
         for (prompt, options) in prompts {
             let max_tokens = options.max_tokens.unwrap_or(usize::MAX);
             let adapters = options.adapters.as_ref().unwrap_or(&self.adapters).clone();
-            let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
+            let sampler = self.samplers.sampler(self.runner.engine(), self.tokenizer.as_ref(), options)?;
             let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt.as_ref(), options);
-            jobs.push((prompt.as_ref(), max_tokens, PromptRows::None, Job::Text(Box::new(text)), adapters));
+            jobs.push(Submission {
+                prompt: prompt.as_ref().to_vec(),
+                max_tokens,
+                rows: PromptRows::None,
+                job: Job::Text(Box::new(text)),
+                adapters,
+            });
         }
-        let served = self.serve_adapted(jobs)?;
+        let served = self.runner.serve(jobs, self.scope.as_ref())?;
         let finished = |(served, (prompt, _)): (Served, &(P, &GenerateOptions))| {
             let mut answer = Generation::new(prompt.as_ref().len());
             answer.cached_tokens = served.cached_tokens;
             let Job::Text(mut text) = served.job else { return Ok(answer) };
             if let Some(end) = text.end.take() {
-                answer.finish = end.map_err(|error| named(error, &self.file))?;
+                answer.finish = end.map_err(|error| named(error, self.runner.file()))?;
             } else {
                 answer.finish = Finish::Length;
             }
@@ -202,11 +198,10 @@ impl Batch {
         top: usize,
     ) -> Result<Vec<Vec<TokenLogprobs>>, Error> {
         let job = |text: &[u32]| Job::Scores(top, Vec::with_capacity(text.len()));
-        let jobs = texts.map(|(text, from)| (text, 0, PromptRows::Logits { from }, job(text)));
-        let served = self.serve(jobs.collect())?;
+        let served = self.serve(texts.map(|(text, from)| (text, PromptRows::Logits { from }, job(text))))?;
         let scores = |served: Served| match served.job {
             Job::Scores(_, scores) if scores.iter().any(|score| score.logprob.is_nan()) => {
-                Err(Error::NotFinite { file: self.file.clone() })
+                Err(self.not_finite())
             }
             Job::Scores(_, scores) => Ok(scores),
             _ => Ok(Vec::new()),
@@ -230,9 +225,7 @@ impl Batch {
             Job::Logits(Arc::new(move |position, logits: &[f32]| read(number, position, logits)))
         };
         let rows = PromptRows::Logits { from };
-        let jobs = texts.iter().enumerate().map(|(i, text)| (text.as_ref(), 0, rows.clone(), job(i)));
-        let jobs = jobs.collect();
-        self.serve(jobs)?;
+        self.serve(texts.iter().enumerate().map(|(i, text)| (text.as_ref(), rows.clone(), job(i))))?;
         Ok(())
     }
 
@@ -255,12 +248,11 @@ impl Batch {
     pub fn activation_sums<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<ActivationSums, Error> {
         // Without a scope no prefix comes from the cache, so every token is computed and counted.
         let scope = self.scope.take();
-        self.generator.engine_mut().record_activations();
+        self.runner.engine_mut().record_activations();
         // A mean needs the hidden states of all tokens, so all layers compute all tokens.
         let rows = PromptRows::head(PooledStates { pooling: Pooling::Mean });
-        let jobs = texts.iter().map(|text| (text.as_ref(), 0, rows.clone(), Job::Run)).collect();
-        let served = self.serve(jobs);
-        let sums = self.generator.engine_mut().recorded_activations();
+        let served = self.serve(texts.iter().map(|text| (text.as_ref(), rows.clone(), Job::Run)));
+        let sums = self.runner.engine_mut().recorded_activations();
         self.scope = scope;
         served.map(|_| sums)
     }
@@ -282,108 +274,34 @@ impl Batch {
     /// ```
     pub fn embed<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<Vec<Vec<f32>>, Error> {
         let rows = PromptRows::head(TextVector { pooling: self.pooling });
-        let jobs = texts.iter().map(|text| (text.as_ref(), 0, rows.clone(), Job::Head(None))).collect();
+        let jobs = texts.iter().map(|text| (text.as_ref(), rows.clone(), Job::Head(None)));
         let served = self.serve(jobs)?;
+        let shape = VectorShape::new(self.runner.engine().model().config(), None, true);
+        let shape = shape.map_err(|error| Error::of_task(error, self.runner.file()))?;
         let vector = |served: Served| match served.job {
-            Job::Head(Some(HeadOutput::Vectors { values: mut vector, .. })) => {
-                let engine = self.generator.engine();
-                vector.truncate(engine.model().config().usual_dimensions());
-                let square: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
-                if !square.is_finite() {
-                    return Err(Error::NotFinite { file: self.file.clone() });
-                }
-                let length = if square > 0.0 { square.sqrt() } else { 1.0 };
-                Ok(vector.into_iter().map(|x| (f64::from(x) / length) as f32).collect())
-            }
-            _ => Err(Error::NotFinite { file: self.file.clone() }),
+            Job::Head(Some(HeadOutput::Vectors { values, .. })) => Ok(shape.apply(values)),
+            _ => Err(self.not_finite()),
         };
         served.into_iter().map(vector).collect()
     }
 
-    /// Serves requests with the batch's adapters, and returns them in order when all are finished.
-    fn serve(&mut self, jobs: Vec<(&[u32], usize, PromptRows, Job)>) -> Result<Vec<Served>, Error> {
-        let adapted = |(prompt, max, rows, job)| (prompt, max, rows, job, self.adapters.clone());
-        let jobs = jobs.into_iter().map(adapted).collect();
-        self.serve_adapted(jobs)
+    fn not_finite(&self) -> Error {
+        Error::NotFinite { file: self.runner.file().to_owned() }
     }
 
-    fn serve_adapted(&mut self, jobs: Vec<BatchRequest<'_>>) -> Result<Vec<Served>, Error> {
-        let first = self.requests;
-        let count = jobs.len();
-        let mut served: Vec<Option<Served>> = (0..count).map(|_| None).collect();
-        let done = self.run(jobs, first, &mut served);
-        // Requests that are left after an error.
-        (first..self.requests).for_each(|id| drop(self.generator.take(RequestId(id))));
-        done?;
-        Ok(served.into_iter().flatten().collect())
-    }
-
-    fn run(
+    /// Serves requests that generate nothing with the batch's adapters, and returns them in order.
+    fn serve<'p>(
         &mut self,
-        jobs: Vec<BatchRequest<'_>>,
-        first: u64,
-        served: &mut [Option<Served>],
-    ) -> Result<(), Error> {
-        for (prompt, max_tokens, rows, job, adapters) in jobs {
-            if prompt.is_empty() {
-                return Err(Error::EmptyPrompt);
-            }
-            let context = self.generator.engine().options().context;
-            if prompt.len() > context {
-                return Err(Error::PromptTooLong { tokens: prompt.len(), context });
-            }
-            let request = Request {
-                id: RequestId(self.requests),
-                key: KeyId(0),
-                priority: 0,
-                prompt: prompt.to_vec(),
-                max_tokens,
-                scope: self.scope.clone(),
-                adapters,
-                deadline: None,
-                speculate: false,
-                rows,
-                held: None,
-            };
-            let submitted = self.generator.submit(request, job, Duration::ZERO);
-            submitted.map_err(|(refusal, _)| Error::Refused(refusal))?;
-            self.requests += 1;
-        }
-        let mut cached = vec![0; served.len()];
-        while !self.generator.is_idle() {
-            let step = self.generator.plan(Duration::ZERO)?;
-            let outcome = self.generator.compute(&step)?;
-            if let Some(error) = outcome.failed {
-                return Err(error.into());
-            }
-            // Ids below `first` belong to requests left by an earlier error, whose decisions are ignored.
-            let index = |request: RequestId| usize::try_from(request.0.checked_sub(first)?).ok();
-            for decision in step.decisions.into_iter().chain(outcome.decisions) {
-                match decision {
-                    Decision::Admitted { request, cached_tokens } => {
-                        let of = index(request).and_then(|i| cached.get_mut(i));
-                        of.into_iter().for_each(|of| *of = cached_tokens);
-                    }
-                    Decision::Preempted { .. } => {}
-                    Decision::Finished { request, .. } => {
-                        let Some(i) = index(request).filter(|i| *i < served.len()) else { continue };
-                        let taken = self.generator.take(request);
-                        let (cached_tokens, ended) = (cached[i], Instant::now());
-                        served[i] = taken.map(|(_, job)| Served { job, cached_tokens, ended });
-                    }
-                }
-            }
-        }
-        Ok(())
+        jobs: impl Iterator<Item = (&'p [u32], PromptRows, Job)>,
+    ) -> Result<Vec<Served>, Error> {
+        let submission = |(prompt, rows, job): (&[u32], PromptRows, Job)| Submission {
+            prompt: prompt.to_vec(),
+            max_tokens: 0,
+            rows,
+            job,
+            adapters: self.adapters.clone(),
+        };
+        let jobs = jobs.map(submission).collect();
+        self.runner.serve(jobs, self.scope.as_ref())
     }
-}
-
-/// Request: prompt, max_tokens, wanted rows of the prompt, consumer of the results, and adapters.
-type BatchRequest<'p> = (&'p [u32], usize, PromptRows, Job, AdapterSet);
-
-/// Finished request.
-struct Served {
-    job: Job,
-    cached_tokens: usize,
-    ended: Instant,
 }

@@ -1,5 +1,7 @@
 //! Errors of the library.
 
+use leyden_tasks::ErrorKind;
+
 /// Error of opening or running a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,89 +38,19 @@ pub enum Error {
     /// Refusal of a request by the scheduler.
     #[error("{0}")]
     Refused(#[from] leyden_engine::schedule::Refusal),
-    /// Text, one of several, longer than the context.
-    #[error("text {number} has {tokens} tokens, but the model takes {context}")]
-    TextTooLong {
-        /// Index of the text, from 0.
-        number: usize,
-        /// Number of its tokens.
-        tokens: usize,
-        /// Context length in tokens.
-        context: usize,
-    },
     /// Generation with an encoder.
     #[error("{file}: the model is an encoder: it makes vectors of texts and generates none")]
     NotGenerative {
         /// Path of the model.
         file: String,
     },
-    /// Classification of texts with a model that has no head for it.
-    #[error("{file}: the model does not classify: it has no head that gives labels scores")]
-    NoClassifier {
-        /// Path of the model.
+    /// Request that a task refuses: a text that is too long, labels that are missing, a head that the model lacks.
+    #[error("{file}: {error}")]
+    Task {
+        /// Path of the model or of its tokenizer.
         file: String,
-    },
-    /// Vectors of messages with a model that has no chat template.
-    #[error(
-        "{file}: the model makes vectors of messages (modality_config.message), and has no chat template"
-    )]
-    NoMessages {
-        /// Path of the model.
-        file: String,
-    },
-    /// Reranking with a model that has no head for it.
-    #[error("{file}: the model does not rank: it has no head that gives a question and a document a score")]
-    NoReranker {
-        /// Path of the model.
-        file: String,
-    },
-    /// Extraction of entities with a model that has no head for it.
-    #[error("{file}: the model does not extract: it has no head that gives tokens labels")]
-    NoTagger {
-        /// Path of the model.
-        file: String,
-    },
-    /// Labels for a model that does not take any (only GLiNER does).
-    #[error("{file}: labels: the model takes none; models of GLiNER do")]
-    TakesNoLabels {
-        /// Path of the model.
-        file: String,
-    },
-    /// Extraction without labels, for a model that needs labels with each text (GLiNER).
-    #[error("{file}: the model has no labels of its own: name those that are wanted")]
-    NeedsLabels {
-        /// Path of the model.
-        file: String,
-    },
-    /// Labels that fill the context and leave no room for a text.
-    #[error("the labels have {tokens} tokens, which leave no room for a text: the model takes {context}")]
-    LabelsTooLong {
-        /// Number of tokens of the labels, special tokens included.
-        tokens: usize,
-        /// Context length in tokens.
-        context: usize,
-    },
-    /// Missing or misplaced token that marks labels in the tokenizer (GLiNER).
-    #[error("{file}: {what}")]
-    LabelMark {
-        /// Path of the model or tokenizer file.
-        file: String,
-        /// Description of the fault.
-        what: String,
-    },
-    /// Sparse vectors with a model that has no head for them.
-    #[error("{file}: the model makes no sparse vectors: it has no pooling that gives each token a number")]
-    NotSparse {
-        /// Path of the model.
-        file: String,
-    },
-    /// Question that fills the context and leaves no room for documents.
-    #[error("the question has {tokens} tokens, which leave no room for documents: the model takes {context}")]
-    QueryTooLong {
-        /// Number of tokens of the question, special tokens included.
-        tokens: usize,
-        /// Context length in tokens.
-        context: usize,
+        /// Error of the task.
+        error: leyden_tasks::Error,
     },
     /// Option with an invalid value.
     #[error("{name}: {what}")]
@@ -148,4 +80,15 @@ pub enum Error {
         /// Number of rows of the embedding.
         rows: usize,
     },
+}
+
+impl Error {
+    /// Returns the error of a task on the model of a file.
+    pub(crate) fn of_task(error: leyden_tasks::Error, file: &str) -> Error {
+        match error.kind {
+            ErrorKind::Empty => Error::EmptyPrompt,
+            ErrorKind::Text(error) => Error::Text(error),
+            _ => Error::Task { file: file.to_owned(), error },
+        }
+    }
 }

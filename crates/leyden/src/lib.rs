@@ -26,22 +26,19 @@
 mod batch;
 mod breakers;
 mod embedder;
-mod entities;
 mod error;
 mod generation;
 mod job;
-mod label_marks;
 mod model;
 mod model_file;
 mod options;
 mod process;
+mod runner;
 mod session;
-mod spans;
 
 pub use batch::{Batch, LogitsReader};
 pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
 pub use embedder::{EmbedOptions, Embedder, Label};
-pub use entities::{Aggregation, Entity};
 pub use error::Error;
 pub use generation::{Event, Finish, Generation, StreamEvent};
 pub use leyden_constrain::{Compiled, Constraint, Grammar, JsonForm, Vocabulary};
@@ -55,10 +52,12 @@ pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::placement::Replicas;
 pub use leyden_kernels::{Level, Tier};
 pub use leyden_models::{Adapter, AdapterSet, Make, PackCache, PackReport, Pooling, Prompts};
+pub use leyden_tasks::{
+    Aggregation, Entity, Error as TaskError, ErrorKind as TaskErrorKind, Place, SpanOptions, TaskKind,
+};
 pub use leyden_text::{Message, Rendered, Special, Tokenizer};
 pub use model::{EMBEDDED, LoadOptions, Model};
 pub use model_file::ModelFile;
 pub use options::{BatchOptions, GenerateOptions, SessionOptions};
 pub use process::peak_memory;
 pub use session::{Session, Stream};
-pub use spans::SpanOptions;

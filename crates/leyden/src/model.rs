@@ -12,6 +12,7 @@ use leyden_kernels::{Cpu, Level, Tier};
 use leyden_models::{
     Adapter, AdapterSet, LoadAs, ModelConfig, Network, PackCache, PackReport, Pooling, Prompts,
 };
+use leyden_tasks::TaskModel;
 use leyden_tensor::{Gguf, Metadata, WeightSource};
 use leyden_text::{ChatTemplate, Message, Rendered, Tokenizer};
 use std::fmt;
@@ -414,6 +415,20 @@ impl Model {
     #[must_use]
     pub fn prompts(&self) -> &Prompts {
         &self.prompts
+    }
+
+    /// Returns the parts that tasks read.
+    pub(crate) fn task_model(&self) -> TaskModel<'_> {
+        TaskModel {
+            config: self.config(),
+            tokenizer: self.tokenizer(),
+            template: self.template.as_deref(),
+            prompts: &self.prompts,
+            vocabulary: self.network.vocabulary(),
+            max_tokens: self.config().context,
+            counts_excess: true,
+            stop: &|| false,
+        }
     }
 
     /// Returns the model's parameters.

@@ -1,7 +1,6 @@
 //! [`ModelFile`]: opened model file or folder, without loaded weights.
 
 use crate::error::Error;
-use crate::label_marks::check_marks;
 use leyden_models::{HfModel, Prompts};
 use leyden_tensor::{Gguf, HfFile, HfFolder, WeightSource};
 use leyden_text::{ChatTemplate, Tokenizer};
@@ -118,7 +117,11 @@ impl ModelFile {
                 let tokenizer = leyden_text::from_hf(model.folder())?;
                 let template = ChatTemplate::from_hf(model.folder(), tokenizer.as_ref())?;
                 let file = model.folder().path().join(HfFile::Tokenizer.name()).display().to_string();
-                check_marks(&model, tokenizer.as_ref(), &file)?;
+                if let Some(spans) = leyden_models::config_of(&model)?.spans {
+                    let rows = model.require("token_embd.weight")?.rows();
+                    leyden_tasks::check_label_marks(&spans, tokenizer.as_ref(), rows)
+                        .map_err(|kind| Error::of_task(kind.into(), &file))?;
+                }
                 let unread = leyden_text::unread_keys(model.folder())?;
                 let parts = Parts::new(Arc::new(model), tokenizer, template, (file, HF_VOCABULARY))?;
                 Ok(Parts { unread, ..parts })
@@ -144,7 +147,8 @@ impl Parts {
         }
         let prompts = Prompts::of_metadata(source.metadata())?;
         if prompts.message().is_some() && template.is_none() {
-            return Err(Error::NoMessages { file: source.metadata().file().to_owned() });
+            let no_template = leyden_tasks::ErrorKind::NoTemplate.into();
+            return Err(Error::of_task(no_template, source.metadata().file()));
         }
         Ok(Parts { source, tokenizer: tokenizer.into(), template, prompts, unread: Vec::new() })
     }

@@ -9,7 +9,7 @@ use super::obtain::Hub;
 use super::packs::{self, Packs};
 use super::rows::{Meter, OutputOption, RowOptions, Rows, Shown, Sink};
 use super::text::plural;
-use leyden::{EmbedOptions, Embedder, Error, LoadOptions, Model};
+use leyden::{EmbedOptions, Embedder, Error, LoadOptions, Model, Place, TaskError, TaskErrorKind};
 use leyden_rows::{Output, Row};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -162,9 +162,8 @@ impl<I: clap::Args> Encoding<I> {
 /// Returns the failure for the only text of a command line.
 fn of_one(error: Error) -> Failure {
     match error {
-        Error::TextTooLong { tokens, context, .. } => {
-            Failure::new(format!("the text has {tokens} tokens, but the model takes {context}"))
-                .hint("shorten the text, or use --truncate")
+        Error::Task { error: TaskError { kind: kind @ TaskErrorKind::TooLong { .. }, .. }, .. } => {
+            Failure::new(format!("the text has {kind}")).hint("shorten the text, or use --truncate")
         }
         error => error.into(),
     }
@@ -207,10 +206,12 @@ pub(super) fn results<T>(
                     results[places[i]] = Some(Ok(result));
                 }
             }
-            Err(Error::TextTooLong { number, tokens, context }) if number < range.len() => {
+            Err(Error::Task {
+                error: TaskError { kind: kind @ TaskErrorKind::TooLong { .. }, place: Place::Text(number) },
+                ..
+            }) if number < range.len() => {
                 let at = range.start + number;
-                let reason = format!("{tokens} tokens, but the model takes {context}");
-                results[places[at]] = Some(Err(reason));
+                results[places[at]] = Some(Err(kind.to_string()));
                 // The texts before it fit.
                 open.push(at + 1..range.end);
                 open.push(range.start..at);

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use leyden::{TaskErrorKind, TaskKind};
 use leyden_engine::ErrorKind as EngineErrorKind;
 use leyden_models::ErrorKind as ModelErrorKind;
 use leyden_tensor::ErrorKind;
@@ -242,23 +243,35 @@ impl From<leyden::Error> for Failure {
             leyden::Error::NotGenerative { .. } => {
                 Self::new(&error).hint("use `leyden embed`, or `leyden serve` and its /v1/embeddings")
             }
-            leyden::Error::NoClassifier { .. } => Self::new(&error)
-                .hint("use a model with a head for sequence classification, or `leyden embed`"),
-            leyden::Error::NeedsLabels { .. } => Self::usage(&error)
-                .hint("add labels, which may be any words: `leyden extract MODEL TEXT --labels person,organisation`"),
-            leyden::Error::TakesNoLabels { .. } => Self::usage(&error)
-                .hint("remove --labels, use a GLiNER model, or use `leyden classify --labels` for labels of whole texts"),
-            leyden::Error::LabelsTooLong { .. } => {
-                Self::new(&error).hint("use fewer or shorter labels at a time")
-            }
-            leyden::Error::TextTooLong { .. } => {
-                Self::new(&error).hint("shorten the text, or use --truncate")
-            }
+            leyden::Error::Task { error: ref task, .. } => of_task(&error, &task.kind),
             leyden::Error::PromptTooLong { .. } => {
                 Self::new(&error).hint("shorten the prompt, or raise --ctx if the model supports it")
             }
             _ => Self::new(&error),
         }
+    }
+}
+
+/// Returns the failure for an error of a task.
+fn of_task(error: &leyden::Error, kind: &TaskErrorKind) -> Failure {
+    match kind {
+        TaskErrorKind::Unable(TaskKind::Classify) => Failure::new(error)
+            .hint("use a model with a head for sequence classification, or `leyden embed`"),
+        TaskErrorKind::NeedsLabels => Failure::usage(error)
+            .hint("add labels, which may be any words: `leyden extract MODEL TEXT --labels person,organisation`"),
+        TaskErrorKind::Unable(TaskKind::ExtractLabels) => Failure::usage(error)
+            .hint("remove --labels, use a GLiNER model, or use `leyden classify --labels` for labels of whole texts"),
+        TaskErrorKind::LabelsTooLong { .. } => {
+            Failure::new(error).hint("use fewer or shorter labels at a time")
+        }
+        TaskErrorKind::TooLong { .. } => {
+            Failure::new(error).hint("shorten the text, or use --truncate")
+        }
+        TaskErrorKind::Labels(_)
+        | TaskErrorKind::Threshold(_)
+        | TaskErrorKind::Dimensions { .. }
+        | TaskErrorKind::UnknownPrompt { .. } => Failure::usage(error),
+        _ => Failure::new(error),
     }
 }
 
