@@ -1,87 +1,65 @@
 //! Abilities of models, and the choice of a model for a request without the field `model`.
 
-use hyper::StatusCode;
-use leyden_models::{HeadConfig, Labelled, ModelConfig};
-
 use crate::error::ApiError;
+use hyper::StatusCode;
+use leyden_models::ModelConfig;
+use leyden_tasks::TaskKind;
 
 /// Tasks for which a model was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    text: bool,
-    vectors: bool,
-    sparse: bool,
-    labels: bool,
-    ranks: bool,
+    /// A bit for each [`TaskKind`].
+    tasks: u32,
 }
 
 impl Abilities {
-    /// Reads the abilities off a configuration. `vectors` means a model without any other head: the states of any model can be
-    /// pooled, but only such a model was trained for it.
+    /// Reads the abilities off a configuration; see [`TaskKind::is_trained_for`].
     #[must_use]
     pub fn of(config: &ModelConfig) -> Abilities {
-        let classifier = config.classifier();
-        Abilities {
-            text: config.generates(),
-            vectors: config.head == HeadConfig::States && config.sparse.is_none() && config.spans.is_none(),
-            sparse: config.sparse.is_some(),
-            labels: classifier.is_some_and(|classifier| matches!(classifier.of, Labelled::Text(_))),
-            ranks: classifier.is_some_and(|classifier| classifier.ranks()),
-        }
+        let tasks = TaskKind::all().filter(|task| task.is_trained_for(config));
+        tasks.fold(Abilities::default(), Abilities::with)
+    }
+
+    /// Adds a task.
+    #[must_use]
+    pub fn with(self, task: TaskKind) -> Abilities {
+        Abilities { tasks: self.tasks | 1 << task as u32 }
+    }
+
+    fn has(self, task: TaskKind) -> bool {
+        self.tasks >> task as u32 & 1 == 1
     }
 }
 
-/// Ability that an endpoint requires.
+/// Task that an endpoint needs a model for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequiredAbility {
-    /// No particular ability.
+    /// None in particular.
     Any,
-    Text,
-    Vectors,
-    Sparse,
-    Labels,
-    Ranks,
+    Task(TaskKind),
 }
 
 impl RequiredAbility {
-    /// Returns the ability that the route with this path requires.
+    /// Returns the task of the route with this path.
     pub(crate) fn of_route(path: &str) -> RequiredAbility {
-        match path.trim_start_matches("/v1").trim_start_matches("/v2") {
+        RequiredAbility::Task(match path.trim_start_matches("/v1").trim_start_matches("/v2") {
             "/chat/completions" | "/completions" | "/completion" | "/infill" | "/messages" | "/responses"
-            | "/apply-template" => RequiredAbility::Text,
+            | "/apply-template" => TaskKind::Generate,
             "/chat/completions/input_tokens" | "/responses/input_tokens" | "/messages/count_tokens" => {
-                RequiredAbility::Text
+                TaskKind::Generate
             }
-            "/embeddings" | "/embedding" | "/embed" | "/embed_all" | "/similarity" => {
-                RequiredAbility::Vectors
-            }
-            "/embed_sparse" => RequiredAbility::Sparse,
-            "/predict" | "/classify" => RequiredAbility::Labels,
-            "/rerank" | "/reranking" | "/score" => RequiredAbility::Ranks,
-            _ => RequiredAbility::Any,
-        }
+            "/embeddings" | "/embedding" | "/embed" | "/embed_all" | "/similarity" => TaskKind::Embed,
+            "/embed_sparse" => TaskKind::EmbedSparse,
+            "/predict" | "/classify" => TaskKind::Classify,
+            "/rerank" | "/reranking" | "/score" => TaskKind::Rerank,
+            _ => return RequiredAbility::Any,
+        })
     }
 
     fn met_by(self, abilities: Abilities) -> bool {
         match self {
             RequiredAbility::Any => true,
-            RequiredAbility::Text => abilities.text,
-            RequiredAbility::Vectors => abilities.vectors,
-            RequiredAbility::Sparse => abilities.sparse,
-            RequiredAbility::Labels => abilities.labels,
-            RequiredAbility::Ranks => abilities.ranks,
-        }
-    }
-
-    /// Returns the predicate for messages: "no model ...", "each ...".
-    fn words(self) -> &'static str {
-        match self {
-            RequiredAbility::Any => "answers",
-            RequiredAbility::Text => "generates text",
-            RequiredAbility::Vectors => "is an embedding model",
-            RequiredAbility::Sparse => "computes sparse vectors",
-            RequiredAbility::Labels => "classifies texts",
-            RequiredAbility::Ranks => "reranks documents",
+            RequiredAbility::Task(task) => abilities.has(task),
         }
     }
 
@@ -98,8 +76,8 @@ impl RequiredAbility {
         let names: Vec<&str> = among.iter().map(|i| models[*i].0).collect();
         let what = match (self, able.len()) {
             (RequiredAbility::Any, _) => "the server has several models".to_owned(),
-            (_, 0) => format!("no model {}", self.words()),
-            _ => format!("each of several models {}", self.words()),
+            (RequiredAbility::Task(task), 0) => format!("no model {}", task.predicate()),
+            (RequiredAbility::Task(task), _) => format!("each of several models {}", task.predicate()),
         };
         let message = format!("`model` is missing, and {what}: {}", names.join(", "));
         let error = ApiError::new(StatusCode::BAD_REQUEST, "missing_required_parameter", message);
@@ -114,12 +92,11 @@ mod tests {
 
     #[test]
     fn the_one_model_that_can_is_meant() {
-        let none = Abilities::default();
         let all = [
-            ("chat", Abilities { text: true, ..none }),
-            ("embed", Abilities { vectors: true, ..none }),
-            ("rank", Abilities { labels: true, ranks: true, ..none }),
-            ("mood", Abilities { labels: true, ..none }),
+            ("chat", Abilities::default().with(TaskKind::Generate)),
+            ("embed", Abilities::default().with(TaskKind::Embed)),
+            ("rank", Abilities::default().with(TaskKind::Classify).with(TaskKind::Rerank)),
+            ("mood", Abilities::default().with(TaskKind::Classify)),
         ];
         for (path, wanted) in [
             ("/v1/chat/completions", Ok("chat")),

@@ -3,14 +3,17 @@
 
 use crate::app::App;
 use crate::call::Call;
-use crate::encoding::{self, Input, Inputs, Long, with};
+use crate::encoding::{self, Input, Inputs};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::messages;
 use crate::operation::several_schema;
 use crate::prompt;
 use crate::rendering;
+use crate::schema::with;
 use crate::served::Served;
+use crate::truncation;
+use leyden_tasks::Truncation;
 use serde_json::{Value, json};
 
 /// Names of the rendering fields that vLLM has at these endpoints.
@@ -28,7 +31,7 @@ pub(crate) fn read(
     call: &Call,
     model: &Served,
     body: &mut Fields,
-    long: Long,
+    long: Truncation,
 ) -> Result<Inputs, ApiError> {
     match (body.has("input"), body.has("messages")) {
         (true, false) => return Ok(encoding::input(body, "input")),
@@ -53,7 +56,7 @@ pub(crate) fn read(
         body.put("add_generation_prompt", false);
     }
     let rendering = rendering::read(body, &app.limits)?;
-    let extent = long.extent(model, call);
+    let extent = truncation::extent(long, model, call);
     let text = |(path, given): (String, Vec<Value>)| -> Result<(String, Input), ApiError> {
         let messages = messages::read(given).map_err(|error| placed(error, &path))?;
         if model.template.is_none() {

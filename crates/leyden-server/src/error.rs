@@ -3,6 +3,8 @@
 //! The codes are a closed set. A message contains nothing that a client sent except a name or a number.
 
 use hyper::StatusCode;
+use leyden_tasks::ErrorKind;
+use leyden_text::ErrorKind as TextError;
 use std::time::Duration;
 
 /// Failed request.
@@ -72,6 +74,52 @@ impl ApiError {
              {tokens} tokens. Please reduce the length of the {param}."
         );
         ApiError { code: "context_length_exceeded", ..ApiError::field(param, message) }
+    }
+
+    /// Returns the error of a task on the part of the request at `param`.
+    pub(crate) fn of_task(kind: ErrorKind, param: &str) -> ApiError {
+        let field = |message: String| ApiError::field(param, message);
+        match kind {
+            ErrorKind::Empty => field("the prompt is empty, and the model has no begin token".to_owned()),
+            ErrorKind::TooLong { tokens, counted: true, max_tokens }
+            | ErrorKind::LabelsTooLong { tokens, max_tokens } => {
+                ApiError::context_length(param, tokens, max_tokens)
+            }
+            ErrorKind::TooLong { tokens, counted: false, max_tokens } => {
+                ApiError::context_length_at_least(param, tokens, max_tokens)
+            }
+            ErrorKind::QueryTooLong { tokens, max_tokens } => ApiError::no_room(param, tokens, max_tokens),
+            ErrorKind::Dimensions { dimensions, width } => {
+                field(format!("`{param}` is {dimensions}, but the vectors have {width}"))
+            }
+            ErrorKind::UnknownPrompt { known, .. } => {
+                field(format!("`{param}`: the model does not have this prompt; it has: {known}"))
+            }
+            ErrorKind::Labels(what) => field(format!("`{param}`: {what}")),
+            ErrorKind::NoTemplate => ApiError::internal("the model's messages cannot be written"),
+            ErrorKind::LabelMark(_) => {
+                ApiError::internal("the model's mark of labels is not in its vocabulary")
+            }
+            ErrorKind::Output => ApiError::internal("the model computed another output than was asked for"),
+            ErrorKind::TooManyEntities { max } => {
+                let message = format!(
+                    "the answer has more than {max} entities: raise `threshold`, or send fewer texts or labels at a time"
+                );
+                let error = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "answer_too_large", message);
+                ApiError { param: Some("threshold".to_owned()), ..error }
+            }
+            ErrorKind::Text(error) => match error.kind() {
+                // No client receives this error.
+                TextError::Stopped => ApiError::internal("the client has disconnected"),
+                kind @ (TextError::TemplateRaised(_)
+                | TextError::TemplateRender { .. }
+                | TextError::TemplateLimit { .. }) => {
+                    field(format!("the model's chat template cannot render `{param}`: {kind}"))
+                }
+                _ => field(format!("`{param}` cannot be encoded in the model's vocabulary")),
+            },
+            other => field(format!("`{param}`: {other}")),
+        }
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {

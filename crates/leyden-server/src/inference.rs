@@ -6,7 +6,6 @@
 use crate::app::App;
 use crate::call::Call;
 use crate::chat_output::{Answer, ChatOutput};
-use crate::encoding::Long;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::fim;
@@ -23,8 +22,10 @@ use crate::request::{self, Binding, Common, Extras, Form, Wanted};
 use crate::served::Served;
 use crate::tool_kinds::ToolNames;
 use crate::tools::{self, Tools};
+use crate::truncation;
 use crate::usage::Usage;
 use leyden_constrain::JsonForm;
+use leyden_tasks::TextInput;
 use leyden_text::output::CallSyntax;
 use std::sync::Arc;
 
@@ -67,9 +68,10 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     let written = json_form::read(body, JsonForm::default());
     let shape = grammars::shape(body, written, &app.limits)?;
     let model = Arc::clone(&common.model);
-    let long = Long::of_prompt(body, &model, common.max_tokens);
-    let (mut conversed, tools) = conversation(app, call, &model, long.extent(&model, call), body)?;
-    long.cut(&model, &mut conversed.tokens, 0);
+    let long = truncation::of_prompt(body, &model, common.max_tokens);
+    let extent = truncation::extent(long, &model, call);
+    let (mut conversed, tools) = conversation(app, call, &model, extent, body)?;
+    truncation::cut(long, &model, &mut conversed.tokens);
     let tools = tools.map(|tools| tools.in_form(written));
     let text = conversed.end();
     let room = prompt::room(&model, "messages", conversed.tokens.len())?;
@@ -103,13 +105,17 @@ pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<In
     keep_alive::keep(call, body)?;
     app.model(body.peek("model"))?.defaults.fill(body);
     let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
-    let long = Long::of_prompt(body, &common.model, common.max_tokens);
-    let extent = long.extent(&common.model, call);
+    let long = truncation::of_prompt(body, &common.model, common.max_tokens);
+    let extent = truncation::extent(long, &common.model, call);
     fim::of_completion(&common.model, extent, body)?;
     let given = body.take("prompt").unwrap_or_default();
     let mut wanted = Vec::new();
-    for (_, mut tokens) in prompt::several(&common.model, extent, "prompt", given, &prompt::of_text)? {
-        long.cut(&common.model, &mut tokens, 0);
+    for (path, item) in prompt::items(&common.model, "prompt", given)? {
+        let mut tokens = match item {
+            TextInput::Text(text) => prompt::of_text(&common.model, extent, &path, &text)?,
+            TextInput::Tokens(tokens) => tokens,
+        };
+        truncation::cut(long, &common.model, &mut tokens);
         let room = prompt::room(&common.model, "prompt", tokens.len())?;
         wanted.push(Wanted { prompt: Arc::new(tokens), room });
     }

@@ -1,16 +1,15 @@
-//! Extraction of entities for labels in the request: the prompts, and the choice among the spans found.
+//! Extraction of entities for labels in the request: fields, and the form of the answer.
 
 use crate::app::App;
 use crate::call::Call;
-use crate::encoding::{self, Wanted};
+use crate::encoding::{self, Paths, Planned};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::prompt;
 use crate::served::Served;
 use crate::usage::Usage;
-use hyper::StatusCode;
-use leyden_models::heads::{FoundSpans, HeadOutput, SpanLogits};
-use leyden_models::{LabelledSpan, choose_spans};
-use leyden_text::{Bounds, LabelMarks, LabelPrompt, LabelledText, WindowLimits};
+use leyden_tasks::{Entity, ExtractLabels, SpanOptions, TaskKind};
+use leyden_text::LabelPrompt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -20,11 +19,8 @@ const MAX_ENTITIES: usize = 1 << 16;
 
 /// Labels of a request, and the texts in which their entities are searched.
 pub(crate) struct LabelRequest {
-    wanted: Wanted,
-    labels: Vec<String>,
-    /// Each text, with its words and windows.
-    texts: Vec<(String, LabelledText)>,
-    nested: bool,
+    planned: Planned<ExtractLabels>,
+    texts: Vec<String>,
 }
 
 /// Returns the schemas of the fields for the OpenAPI document.
@@ -49,10 +45,10 @@ pub(crate) fn read(
     body: &mut Fields,
     input: &str,
 ) -> Result<Option<LabelRequest>, ApiError> {
-    let spans = model.network.config().spans.as_ref();
+    let able = TaskKind::ExtractLabels.is_possible(model.network.config());
     let (threshold, nested) = (body.number("threshold"), body.flag("nested"));
     let Some(labels) = body.list("labels") else {
-        if spans.is_some() {
+        if able {
             return Err(ApiError::field(
                 "labels",
                 "the model has no labels of its own: `labels` must name some",
@@ -65,47 +61,17 @@ pub(crate) fn read(
             _ => Ok(None),
         };
     };
-    let Some(spans) = spans else {
-        return Err(ApiError {
-            param: Some("labels".to_owned()),
-            ..encoding::lacks(model, "take labels: those of GLiNER do")
-        });
-    };
-    let labels: Vec<String> = labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect();
-    let refused = |what: String| ApiError::field("labels", format!("`labels`: {what}"));
-    let labels: Vec<String> =
-        LabelPrompt::distinct(&labels).map_err(refused)?.into_iter().map(str::to_owned).collect();
-    let gone = || call.is_given_up();
-    let bounds = Bounds::NONE.until(&gone);
-    let unwritable =
-        |path: &str| ApiError::field(path, format!("`{path}` cannot be written in the model's vocabulary"));
-    let tokenizer = model.tokenizer.as_ref();
-    let marks = LabelMarks::find(tokenizer, [&spans.mark, &spans.separator], model.vocabulary);
-    let marks = marks
-        .ok()
-        .flatten()
-        .ok_or_else(|| ApiError::internal("the model's mark of labels is not in its vocabulary"))?;
-    let prompt = LabelPrompt::new(tokenizer, &labels, &marks, &bounds).map_err(|_| unwritable("labels"))?;
-    let most = crate::prompt::longest(model);
-    if !prompt.leaves_room(most) {
-        return Err(ApiError::context_length("labels", prompt.tokens(), most));
+    if !able {
+        return Err(encoding::unable(model, TaskKind::ExtractLabels, "labels"));
     }
-    let limits =
-        WindowLimits { tokens: most, words: spans.words_at_once(labels.len()), span: spans.max_width };
-    let (threshold, nested) = (threshold.unwrap_or(0.5), nested.unwrap_or(false));
-    let label_tokens = spans.label_tokens(prompt.marks());
-    let mut texts = Vec::new();
-    let mut wanted = Wanted::of(model);
-    for (path, text) in given(input, body.take(input))? {
-        let read =
-            LabelledText::new(tokenizer, &prompt, &text, limits, &bounds).map_err(|_| unwritable(&path))?;
-        for window in &read.windows {
-            let spans = SpanLogits { words: window.tokens.clone(), labels: label_tokens.clone() };
-            wanted.add(&path, window.ids.clone(), FoundSpans { spans, threshold })?;
-        }
-        texts.push((text, read));
-    }
-    Ok(Some(LabelRequest { wanted, labels, texts, nested }))
+    let labels: Vec<&str> = labels.iter().filter_map(Value::as_str).collect();
+    let options = SpanOptions::default().nested(nested.unwrap_or(false)).max_entities(MAX_ENTITIES);
+    let options = options.threshold(threshold.unwrap_or(options.threshold));
+    let (paths, texts): (Vec<String>, Vec<String>) = given(input, body.take(input))?.into_iter().unzip();
+    let paths = Paths::new(paths);
+    let planned =
+        encoding::plan(model, call, &paths, |parts| ExtractLabels::plan(parts, &texts, &labels, options))?;
+    Ok(Some(LabelRequest { planned, texts }))
 }
 
 /// Returns the texts of a field, each with its path in the request.
@@ -127,72 +93,33 @@ fn given(name: &str, value: Option<Value>) -> Result<Vec<(String, String)>, ApiE
 
 impl LabelRequest {
     pub(crate) fn model(&self) -> &Arc<Served> {
-        &self.wanted.model
+        &self.planned.model
     }
 
     /// Computes the entities of each text, in the form of the answer.
     pub(crate) async fn entities(self, app: Arc<App>, call: Call) -> Result<(Vec<Value>, Usage), ApiError> {
-        let LabelRequest { wanted, labels, texts, nested } = self;
-        if wanted.is_empty() {
-            return Ok((vec![json!([]); texts.len()], Usage::default()));
-        }
-        let found = wanted.finished(app, call, move |_, outputs| {
-            let (mut outputs, mut room, mut all) = (outputs.into_iter(), MAX_ENTITIES, Vec::new());
-            for (text, read) in &texts {
-                let mut found = Vec::new();
-                for number in 0..read.windows.len() {
-                    let Some(HeadOutput::Spans(spans)) = outputs.next() else {
-                        return Err(ApiError::internal("the spans of a window are missing"));
-                    };
-                    found.extend(decided(read, number, spans));
-                }
-                let chosen = choose_spans(found, nested);
-                room = room.checked_sub(chosen.len()).ok_or_else(too_many)?;
-                all.push(shown(text, read, &labels, &chosen));
-            }
-            Ok(all)
+        let LabelRequest { planned, texts } = self;
+        let (all, usage) = planned.run(app, call).await?;
+        let shown = prompt::run_blocking(move || {
+            Ok(texts.iter().zip(&all).map(|(text, entities)| shown(text, entities)).collect())
         });
-        let (found, usage) = found.await?;
-        Ok((found?, usage))
+        Ok((shown.await?, usage))
     }
 }
 
-/// Returns the error of an answer with more than [`MAX_ENTITIES`].
-fn too_many() -> ApiError {
-    let message = format!(
-        "the answer has more than {MAX_ENTITIES} entities: raise `threshold`, or send fewer texts or labels at a time"
-    );
-    let error = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "answer_too_large", message);
-    ApiError { param: Some("threshold".to_owned()), ..error }
-}
-
-/// Returns the spans of window `number` whose scores count, with the words of the whole text.
-fn decided(
-    text: &LabelledText,
-    number: usize,
-    spans: Vec<LabelledSpan>,
-) -> impl Iterator<Item = LabelledSpan> {
-    let first = text.windows[number].words.start;
-    let in_text = move |span: LabelledSpan| {
-        let words = first + span.words.start..first + span.words.end;
-        LabelledSpan { words, ..span }
-    };
-    spans.into_iter().map(in_text).filter(move |span| text.decides(&span.words) == Some(number))
-}
-
-/// Returns entities in the form of the answer, with offsets in characters. `spans` are in the order of their first
+/// Returns entities in the form of the answer, with offsets in characters. `entities` are in the order of their first
 /// words.
-fn shown(text: &str, read: &LabelledText, labels: &[String], spans: &[LabelledSpan]) -> Value {
+fn shown(text: &str, entities: &[Entity]) -> Value {
     // Bytes and characters counted so far.
     let mut counted = (0, 0);
-    let entity = |span: &LabelledSpan| {
-        let bytes = read.words[span.words.start].start..read.words[span.words.end - 1].end;
+    let entity = |entity: &Entity| {
+        let bytes = entity.range.clone();
         counted = (bytes.start, counted.1 + text[counted.0..bytes.start].chars().count());
         let word = &text[bytes];
         json!({
-            "entity_group": labels[span.label], "score": span.score, "word": word,
+            "entity_group": entity.label, "score": entity.score, "word": word,
             "start": counted.1, "end": counted.1 + word.chars().count()
         })
     };
-    spans.iter().map(entity).collect()
+    entities.iter().map(entity).collect()
 }

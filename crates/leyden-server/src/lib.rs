@@ -91,6 +91,7 @@ mod token_name;
 mod tool_kinds;
 mod tools;
 mod traffic;
+mod truncation;
 mod usage;
 mod worker;
 mod worker_options;

@@ -7,6 +7,7 @@ use crate::fields;
 use crate::generic_tools;
 use crate::rendering::{Rendering, described};
 use crate::served::Served;
+use leyden_tasks::{TextInput, check_tokens, encode_within};
 use leyden_text::{
     Bounds, ChatTemplate, ErrorKind, Message, RenderOptions, Rendered, Tokenizer, encode_prompt_within,
     encode_rendered_within, encode_whole_within,
@@ -84,30 +85,9 @@ impl Extent<'_> {
         text: &str,
         encode: impl FnOnce(&dyn Tokenizer, &str, &Bounds<'_>) -> Result<Vec<u32>, leyden_text::Error>,
     ) -> Result<Vec<u32>, ApiError> {
-        let tokenizer = model.tokenizer.as_ref();
-        let mut bounds = Bounds::NONE;
-        if let Some(most) = self.most {
-            let least = tokenizer.least_tokens(text);
-            if least > most {
-                return Err(ApiError::context_length_at_least(param, least, most));
-            }
-            bounds = Bounds::tokens(most);
-        }
         let gone = || self.call.is_given_up();
-        encode(tokenizer, text, &bounds.until(&gone)).map_err(|error| match error.kind() {
-            ErrorKind::TooManyTokens(most) => {
-                ApiError::context_length_at_least(param, most.saturating_add(1), *most)
-            }
-            // No client receives this error.
-            ErrorKind::Stopped => ApiError::internal("the client has disconnected"),
-            kind @ (ErrorKind::TemplateRaised(_)
-            | ErrorKind::TemplateRender { .. }
-            | ErrorKind::TemplateLimit { .. }) => {
-                let message = format!("the model's chat template cannot render `{param}`: {kind}");
-                ApiError::field(param, message)
-            }
-            _ => unwritable(param),
-        })
+        encode_within(model.tokenizer.as_ref(), text, self.most, &gone, encode)
+            .map_err(|kind| ApiError::of_task(kind, param))
     }
 }
 
@@ -261,10 +241,6 @@ pub(crate) fn of_text(
     extent.encode(model, param, text, encode_prompt_within)
 }
 
-fn unwritable(param: &str) -> ApiError {
-    ApiError::field(param, format!("`{param}` cannot be encoded in the model's vocabulary"))
-}
-
 /// Returns the tokens of a complete text, with the model's tokens for the beginning and the end.
 pub(crate) fn of_whole_text(
     model: &Served,
@@ -275,32 +251,26 @@ pub(crate) fn of_whole_text(
     extent.encode(model, param, text, encode_whole_within)
 }
 
-/// Function that encodes a text: [`of_text`] or [`of_whole_text`].
-pub(crate) type Encode<'a> = &'a dyn Fn(&Served, Extent<'_>, &str, &str) -> Result<Vec<u32>, ApiError>;
-
-/// Returns the tokens of one or more texts, each with its path in the request. A value is a string, a list of token
-/// ids, or a list of either.
-pub(crate) fn several(
+/// Returns one or more texts, each with its path in the request. A value is a string, a list of token ids, or a list of
+/// either.
+pub(crate) fn items(
     model: &Served,
-    extent: Extent<'_>,
     name: &str,
     value: Value,
-    encode: Encode<'_>,
-) -> Result<Vec<(String, Vec<u32>)>, ApiError> {
+) -> Result<Vec<(String, TextInput<'static>)>, ApiError> {
+    let item = |path: String, item: Value| {
+        let text = match item {
+            Value::String(text) => TextInput::from(text),
+            other => TextInput::Tokens(tokens(model, &path, &other)?),
+        };
+        Ok((path, text))
+    };
     match value {
         Value::Array(items) if items.first().is_some_and(|item| !item.is_number()) => {
-            let read = |(i, item): (usize, Value)| {
-                let path = format!("{name}[{i}]");
-                let tokens = match item {
-                    Value::String(text) => encode(model, extent, &path, &text)?,
-                    other => tokens(model, &path, &other)?,
-                };
-                Ok((path, tokens))
-            };
-            items.into_iter().enumerate().map(read).collect()
+            let items = items.into_iter().enumerate();
+            items.map(|(i, value)| item(format!("{name}[{i}]"), value)).collect()
         }
-        Value::String(text) => Ok(vec![(name.to_owned(), encode(model, extent, name, &text)?)]),
-        other => Ok(vec![(name.to_owned(), tokens(model, name, &other)?)]),
+        other => Ok(vec![item(name.to_owned(), other)?]),
     }
 }
 
@@ -320,13 +290,8 @@ pub(crate) fn longest(model: &Served) -> usize {
 
 /// Checks that a prompt fits. Returns the maximum number of tokens that can follow it.
 pub(crate) fn room(model: &Served, param: &str, tokens: usize) -> Result<usize, ApiError> {
-    if tokens == 0 {
-        return Err(ApiError::field(param, "the prompt is empty, and the model has no begin token"));
-    }
     let most = longest(model);
-    if tokens > most {
-        return Err(ApiError::context_length(param, tokens, most));
-    }
+    check_tokens(tokens, most).map_err(|kind| ApiError::of_task(kind, param))?;
     // The last token of an answer is never stored in the KV cache.
     Ok(most - tokens + 1)
 }

@@ -3,7 +3,6 @@
 use crate::adapters;
 use crate::app::App;
 use crate::call::Call;
-use crate::encoding::Long;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::grammars::{self, Shape, refused};
@@ -13,6 +12,7 @@ use crate::sampling::{self, Sampling};
 use crate::served::Served;
 use crate::stop_conditions;
 use crate::synonyms;
+use crate::truncation;
 use crate::worker::{Choice, Ending, Logprobs, Rule, Task, Work};
 use leyden_constrain::{Compiled, Guide};
 use leyden_text::output::{AnswerParts, CallWatch, OutputParser};
@@ -261,7 +261,7 @@ pub(crate) fn schema(app: &App) -> Value {
             "description": "Requests share cached prefixes only with requests of the same salt"
         },
     });
-    for more in [more, stop_conditions::schema(app), grammars::schema(limits), Long::prompt_schema()] {
+    for more in [more, stop_conditions::schema(app), grammars::schema(limits), truncation::prompt_schema()] {
         if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
             all.extend(more);
         }

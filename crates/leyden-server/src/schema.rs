@@ -413,6 +413,14 @@ fn wanted<'a>(schemas: impl Iterator<Item = &'a Value>) -> String {
     if seen.is_empty() { "something else".to_owned() } else { seen.join(" or ") }
 }
 
+/// Merges the properties of schemas.
+pub(crate) fn with(mut schema: Value, more: Value) -> Value {
+    if let (Value::Object(all), Value::Object(more)) = (&mut schema, more) {
+        all.extend(more);
+    }
+    schema
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

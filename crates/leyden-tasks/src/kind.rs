@@ -26,37 +26,37 @@ pub enum TaskKind {
     ExtractLabels,
 }
 
-/// Row of a task: the kind, the models that can do it, and the continuations of the messages "a model that" and "the
+/// Row of a task: the kind, the models that can do it, and the predicate of messages, and the continuation of "the
 /// model does not".
 type Row = (TaskKind, fn(&ModelConfig) -> bool, &'static str, &'static str);
 
 const TASKS: [Row; 9] = [
-    (TaskKind::Generate, ModelConfig::generates, "writes texts", "write texts: it is an encoder"),
+    (TaskKind::Generate, ModelConfig::generates, "generates text", "write texts: it is an encoder"),
     (TaskKind::Score, ModelConfig::generates, "scores texts", "score texts: it is an encoder"),
-    (TaskKind::Embed, |_| true, "was made for vectors", "make vectors"),
+    (TaskKind::Embed, |_| true, "is an embedding model", "make vectors"),
     (
         TaskKind::EmbedSparse,
         has_sparse,
-        "makes sparse vectors",
+        "computes sparse vectors",
         "make sparse vectors: it has no pooling for them",
     ),
-    (TaskKind::EmbedTokens, |_| true, "was made for vectors of tokens", "make vectors of tokens"),
+    (TaskKind::EmbedTokens, |_| true, "computes vectors of tokens", "make vectors of tokens"),
     (
         TaskKind::Classify,
         labels_texts,
-        "gives texts labels",
+        "classifies texts",
         "classify: it has no head that gives texts labels",
     ),
     (
         TaskKind::Rerank,
         ranks,
-        "ranks documents",
+        "reranks documents",
         "rank: it has no head that gives a question and a document a score",
     ),
     (
         TaskKind::ExtractTokens,
         labels_tokens,
-        "gives tokens labels",
+        "labels tokens",
         "extract: it has no head that gives tokens labels",
     ),
     (TaskKind::ExtractLabels, takes_labels, "takes labels", "take labels: those of GLiNER do"),
@@ -109,9 +109,9 @@ impl TaskKind {
         self.is_possible(config) && (!embeds || is_plain)
     }
 
-    /// Returns the continuation of the message "a model that".
+    /// Returns the predicate of the messages "no model ..." and "each of several models ...".
     #[must_use]
-    pub fn doing(self) -> &'static str {
+    pub fn predicate(self) -> &'static str {
         self.row().2
     }
 

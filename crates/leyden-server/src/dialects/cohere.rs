@@ -9,7 +9,7 @@ use crate::body::Reply;
 use crate::call::Call;
 use crate::dialect::Dialect;
 use crate::embedding;
-use crate::encoding::{Inputs, Long};
+use crate::encoding::{Inputs, Planned};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::operation::operation;
@@ -17,6 +17,7 @@ use crate::prompt;
 use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
 use hyper::Response;
+use leyden_tasks::{Embed, Truncation};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ const PROMPTS: &[(&str, &[&str])] = &[
 
 /// A checked request.
 struct Ready {
-    wanted: embedding::Wanted,
+    wanted: Planned<Embed>,
     texts: Vec<Value>,
     /// `None` if the request has no `embedding_types`, which `/v1/embed` allows.
     kinds: Option<Vec<(&'static str, Kind)>>,
@@ -111,15 +112,15 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let inputs: Inputs = texts.iter().map(|(path, text)| (path.clone(), text.as_str().into())).collect();
     let most = body.size("max_tokens").unwrap_or(usize::MAX);
     let long = match body.text("truncate").as_deref() {
-        Some("NONE") => Long::Refuse,
-        Some("START") => Long::CutBegin(most),
-        _ => Long::CutEnd(most),
+        Some("NONE") => Truncation::Refuse,
+        Some("START") => Truncation::Beginning(most),
+        _ => Truncation::End(most),
     };
     if let Some(name) = body.text("input_type").and_then(|kind| prompt_of(&model, &kind)) {
         body.put("prompt_name", name);
     }
     let texts = texts.into_iter().map(|(_, text)| text.into()).collect();
-    Ok(Ready { wanted: embedding::read(call, model, &mut body, inputs, long)?, texts, kinds })
+    Ok(Ready { wanted: embedding::read(call, &model, &mut body, inputs, long)?, texts, kinds })
 }
 
 /// Returns the name of the model's prompt for an `input_type`, if it has one.
@@ -153,7 +154,7 @@ fn texts(body: &mut Fields) -> Result<Vec<(String, String)>, ApiError> {
 async fn answered(app: Arc<App>, call: Call, first: bool) -> Result<Response<Reply>, ApiError> {
     let (call, Ready { wanted, texts, kinds }) = prompt::prepare(&app, call, read).await?;
     let id = call.entry.id().to_owned();
-    let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
+    let (vectors, usage) = wanted.run(app, call).await?;
     let mut pieces = StreamedJson::new();
     let mut of = |kind: Kind| vectors.iter().map(|vector| kind.shown(vector, &mut pieces)).collect::<Value>();
     let (kind, embeddings) = match kinds {

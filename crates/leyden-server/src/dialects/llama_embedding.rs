@@ -4,18 +4,19 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::embedding;
-use crate::encoding::{self, Long};
+use crate::encoding::{self, Planned};
 use crate::error::ApiError;
 use crate::operation::{operation, several_schema};
 use crate::prompt;
 use crate::streamed_json::StreamedJson;
 use hyper::Response;
+use leyden_tasks::{Embed, Truncation};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, wanted) = prompt::prepare(&app, call, read).await?;
-    let (vectors, _) = embedding::vectors(app, call, wanted).await?;
+    let (vectors, _) = wanted.run(app, call).await?;
     // Without pooling a text has one vector per token, so a single vector is in a list, too.
     let mut pieces = StreamedJson::new();
     let shown = |(index, vector): (usize, Vec<f32>)| {
@@ -26,7 +27,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     Ok(pieces.document(&shown))
 }
 
-fn read(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
+fn read(app: &App, call: &Call) -> Result<Planned<Embed>, ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
     let normalize = body.integer("embd_normalize").is_none_or(|norm| norm >= 0);
@@ -42,7 +43,7 @@ fn read(app: &App, call: &Call) -> Result<embedding::Wanted, ApiError> {
         }
     };
     let input = encoding::input(&mut body, name);
-    embedding::read(call, model, &mut body, input, Long::Refuse)
+    embedding::read(call, &model, &mut body, input, Truncation::Refuse)
 }
 
 pub(crate) fn describe(app: &App) -> Value {

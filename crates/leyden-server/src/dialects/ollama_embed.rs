@@ -5,13 +5,15 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::embedding;
-use crate::encoding::{self, Long};
+use crate::encoding::{self, Planned};
 use crate::error::ApiError;
 use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
 use crate::streamed_json::StreamedJson;
+use crate::truncation;
 use hyper::{Response, StatusCode};
+use leyden_tasks::Embed;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
         return Ok(document(StatusCode::OK, &shown));
     };
     let (name, entry) = (call.name_of(&wanted.model), Arc::clone(&call.entry));
-    let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
+    let (vectors, usage) = wanted.run(app, call).await?;
     let total = u64::try_from(entry.times().0.as_nanos()).unwrap_or(u64::MAX);
     let mut pieces = StreamedJson::new();
     let vectors: Value = vectors.into_iter().map(|vector| pieces.numbers(vector)).collect();
@@ -37,22 +39,22 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
 }
 
 /// Reads the texts to embed; `None` if there is no text.
-fn read_embed(app: &App, call: &Call) -> Result<Option<embedding::Wanted>, ApiError> {
+fn read_embed(app: &App, call: &Call) -> Result<Option<Planned<Embed>>, ApiError> {
     let mut body = call.fields(app)?;
     let model = ollama::model(app, call, &mut body)?;
-    let long = Long::read(&mut body, true);
+    let long = truncation::read(&mut body, true);
     let input = encoding::input(&mut body, "input");
     if input.iter().all(|(_, text)| text.is_empty()) {
         return Ok(None);
     }
-    embedding::read(call, model, &mut body, input, long).map(Some)
+    embedding::read(call, &model, &mut body, input, long).map(Some)
 }
 
 /// Answers the older form of `/api/embed`: one text, whose vector is not normalised.
 pub(crate) async fn embeddings(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, wanted) = prompt::prepare(&app, call, read_embeddings).await?;
     let vector = match wanted {
-        Some(wanted) => embedding::vectors(app, call, wanted).await?.0.swap_remove(0),
+        Some(wanted) => wanted.run(app, call).await?.0.swap_remove(0),
         None => Vec::new(),
     };
     let mut pieces = StreamedJson::new();
@@ -60,14 +62,14 @@ pub(crate) async fn embeddings(app: Arc<App>, call: Call) -> Result<Response<Rep
     Ok(pieces.document(&json!({ "embedding": vector })))
 }
 
-fn read_embeddings(app: &App, call: &Call) -> Result<Option<embedding::Wanted>, ApiError> {
+fn read_embeddings(app: &App, call: &Call) -> Result<Option<Planned<Embed>>, ApiError> {
     let mut body = call.fields(app)?;
     let model = ollama::model(app, call, &mut body)?;
     let Some(text) = body.text("prompt").filter(|text| !text.is_empty()) else { return Ok(None) };
     body.put("normalize", false);
     let input = vec![("prompt".to_owned(), text.into())];
-    let long = Long::read(&mut body, true);
-    embedding::read(call, model, &mut body, input, long).map(Some)
+    let long = truncation::read(&mut body, true);
+    embedding::read(call, &model, &mut body, input, long).map(Some)
 }
 
 pub(crate) fn describe_embed(app: &App) -> Value {

@@ -7,16 +7,20 @@ use crate::body::Reply;
 use crate::call::Call;
 use crate::dialect::Dialect;
 use crate::embedding;
-use crate::encoding::{self, Before, Input, Long, LongDocument, PairOf, Placed, Ranking, with};
+use crate::encoding::{self, Input, PairOf, Paths, Placed, Planned};
 use crate::error::ApiError;
+use crate::fields::Fields;
 use crate::operation::{operation, several_schema};
 use crate::prompt;
 use crate::replies::document;
+use crate::schema::with;
 use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
+use crate::truncation;
 use hyper::{Response, StatusCode};
-use leyden_models::Labelled;
-use leyden_models::heads::{LabelLogits, SparseVector, TokenVectors};
+use leyden_tasks::{
+    Classify, Compare, EmbedSparse, EmbedTokens, Rows, TaskKind, TextInput, TextOptions, ranked,
+};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,51 +51,55 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     let (call, wanted) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
         let model = &app.model(body.text("model").as_deref())?;
-        let long = Long::read(&mut body, false);
+        let long = truncation::read(&mut body, false);
         let input = encoding::input(&mut body, "inputs");
-        embedding::read(call, Arc::clone(model), &mut body, input, long)
+        embedding::read(call, model, &mut body, input, long)
     })
     .await?;
-    let (vectors, _) = embedding::vectors(app, call, wanted).await?;
+    let (vectors, _) = wanted.run(app, call).await?;
     let mut pieces = StreamedJson::new();
     let shown = vectors.into_iter().map(|vector| pieces.numbers(vector)).collect();
     Ok(pieces.document(&shown))
 }
 
+/// Takes the fields of an endpoint of vectors of other kinds: the texts with their paths, and their treatment.
+fn read_texts(
+    model: &Served,
+    body: &mut Fields,
+) -> Result<(Paths, Vec<TextInput<'static>>, TextOptions), ApiError> {
+    let truncation = truncation::read(body, false);
+    let preface = encoding::preface(model, body.text("prompt_name").as_deref())?;
+    let inputs = encoding::input(body, "inputs");
+    let (paths, texts) = encoding::texts(model, inputs)?;
+    Ok((paths, texts, TextOptions { preface, truncation }))
+}
+
 pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, wanted) = prompt::prepare(&app, call, |app, call| {
+    let (call, planned) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
         let model = &app.model(body.text("model").as_deref())?;
-        let long = Long::read(&mut body, false);
-        let before = encoding::prompt_before(model, &mut body)?;
-        let input = encoding::input(&mut body, "inputs");
-        encoding::texts(model, call, input, long, &before, &TokenVectors.into())
+        let (paths, texts, options) = read_texts(model, &mut body)?;
+        encoding::plan(model, call, &paths, |parts| EmbedTokens::plan(parts, texts, &options))
     })
     .await?;
-    let width = wanted.model.network.config().token_width();
-    let (states, _) = wanted.values(app, call).await?;
+    let (all, _) = planned.run(app, call).await?;
     let mut pieces = StreamedJson::new();
-    let shown = states.into_iter().map(|states| pieces.rows(states, width)).collect();
+    let shown = all.into_iter().map(|rows| pieces.rows(rows.values, rows.width)).collect();
     Ok(pieces.document(&shown))
 }
 
 pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, wanted) = prompt::prepare(&app, call, |app, call| {
+    let (call, planned) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
         let model = &app.model(body.text("model").as_deref())?;
-        if model.network.config().sparse.is_none() {
-            return Err(encoding::lacks(model, "make sparse vectors: it has no pooling for them"));
-        }
-        let long = Long::read(&mut body, false);
-        let before = encoding::prompt_before(model, &mut body)?;
-        let input = encoding::input(&mut body, "inputs");
-        encoding::texts(model, call, input, long, &before, &SparseVector::default().into())
+        let (paths, texts, options) = read_texts(model, &mut body)?;
+        encoding::plan(model, call, &paths, |parts| EmbedSparse::plan(parts, texts, &options))
     })
     .await?;
     let one = |(index, value): (u32, f32), out: &mut Vec<u8>| {
         streamed_json::json(&json!({ "index": index, "value": value }), out);
     };
-    let all = wanted.sparse(app, call).await?;
+    let (all, _) = planned.run(app, call).await?;
     let mut pieces = StreamedJson::new();
     let shown = all.into_iter().map(|numbers| pieces.list(numbers, one)).collect();
     Ok(pieces.document(&shown))
@@ -118,50 +126,41 @@ fn predicted(value: Value) -> (Vec<Vec<Placed>>, bool) {
     }
 }
 
-/// Inputs to classify: texts or pairs of texts.
-enum Predicted {
-    Texts(encoding::Wanted),
-    Pairs(Ranking),
-}
-
-type Ready = (Arc<Served>, Predicted, bool, bool);
+type Ready = (Planned<Classify>, bool);
 
 fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
     let model = &app.model(body.text("model").as_deref())?;
-    let (_, pooling) = encoding::classifier(model)?;
-    let head = LabelLogits { of: Labelled::Text(pooling) }.into();
-    let long = Long::read(&mut body, false);
+    let long = truncation::read(&mut body, false);
     let raw = body.flag("raw_scores").unwrap_or(false);
     let (inputs, several) = predicted(body.take("inputs").unwrap_or_default());
     let pairs = inputs.iter().filter(|texts| texts.len() == 2).count();
-    let wanted = if pairs == 0 {
-        let texts = inputs.into_iter().flatten().map(|(path, text)| (path, text.into())).collect();
-        Predicted::Texts(encoding::texts(model, call, texts, long, &Before::nothing(), &head)?)
+    let planned = if pairs == 0 {
+        let (paths, texts): (Vec<_>, Vec<_>) = inputs.into_iter().flatten().unzip();
+        let texts = texts.into_iter().map(TextInput::from);
+        encoding::plan(model, call, &Paths::new(paths), |parts| {
+            Classify::plan(parts, TaskKind::Classify, texts, (long, raw))
+        })?
     } else if pairs == inputs.len() {
         let pairs: Vec<PairOf<'_>> =
             inputs.iter().map(|texts| PairOf { query: &texts[0], document: &texts[1] }).collect();
-        Predicted::Pairs(encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?)
+        encoding::plan(model, call, &Paths::of_pairs(&pairs), |parts| {
+            Classify::plan_pairs(parts, encoding::pair_texts(&pairs), long, raw)
+        })?
     } else {
         return Err(ApiError::conflict("inputs", "`inputs`: texts and pairs of texts exclude each other"));
     };
-    Ok((Arc::clone(model), wanted, raw, several))
+    Ok((planned, several))
 }
 
 pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (model, wanted, raw, several)) = prompt::prepare(&app, call, read_predict).await?;
-    let (scores, _) = match wanted {
-        Predicted::Texts(wanted) => wanted.scores(app, call, raw).await?,
-        Predicted::Pairs(ranking) => ranking.labels(app, call, raw).await?,
-    };
-    let (classifier, _) = encoding::classifier(&model)?;
-    let labels: Arc<[String]> = classifier.labels.clone().into();
+    let (call, (planned, several)) = prompt::prepare(&app, call, read_predict).await?;
+    let labels: Arc<[String]> = encoding::labels(&planned.model).to_vec().into();
+    let (scores, _) = planned.run(app, call).await?;
     let mut pieces = StreamedJson::new();
-    let shown = |scores: Vec<f32>| {
-        let mut scores: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
-        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let shown = |rows: Rows| {
         let labels = Arc::clone(&labels);
-        pieces.list(scores, move |(label, score), out| {
+        pieces.list(ranked(rows.values), move |(label, score), out| {
             streamed_json::json(&json!({ "label": labels.get(label), "score": score }), out);
         })
     };
@@ -171,23 +170,24 @@ pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>
 }
 
 pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, wanted) = prompt::prepare(&app, call, |app, call| {
+    let (call, planned) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
         let model = &app.model(body.text("model").as_deref())?;
-        let mut options = body.object("parameters").unwrap_or_default();
-        let long = Long::read(&mut options, false);
+        let mut fields = body.object("parameters").unwrap_or_default();
+        let truncation = truncation::read(&mut fields, false);
+        let options = TextOptions {
+            preface: encoding::preface(model, fields.text("prompt_name").as_deref())?,
+            truncation,
+        };
         let mut inputs = body.object("inputs").unwrap_or_default();
         let texts = ["source_sentence", "sentences"]
             .map(|name| (format!("inputs.{name}"), Input::from(inputs.take(name).unwrap_or_default())));
-        embedding::read(call, Arc::clone(model), &mut options, texts.into(), long)
+        let (paths, texts) = encoding::texts(model, texts.into())?;
+        encoding::plan(model, call, &paths, |parts| Compare::plan(parts, texts, &options, (model.pooling, 1)))
     })
     .await?;
-    let model = Arc::clone(&wanted.model);
-    let (vectors, _) = embedding::vectors(app, call, wanted.into_compared()).await?;
-    let [source, others @ ..] = &vectors[..] else { return Ok(document(StatusCode::OK, &json!([]))) };
-    let similarity = model.network.config().vectors.similarity;
-    let shown: Value = others.iter().map(|vector| json!(similarity.of(source, vector))).collect();
-    Ok(document(StatusCode::OK, &shown))
+    let (similarities, _) = planned.run(app, call).await?;
+    Ok(document(StatusCode::OK, &json!(similarities)))
 }
 
 pub(crate) async fn info(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
@@ -197,8 +197,9 @@ pub(crate) async fn info(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiE
     let Some(model) = model else {
         return Err(ApiError::unavailable("model_not_loaded", "no model is loaded", Duration::from_secs(1)));
     };
-    let kind = match encoding::classifier(model) {
-        Ok((classifier, _)) => {
+    let labels_texts = TaskKind::Classify.is_possible(model.network.config());
+    let kind = match model.network.config().classifier().filter(|_| labels_texts) {
+        Some(classifier) => {
             let id2label: Map<String, Value> = classifier
                 .labels
                 .iter()
@@ -210,7 +211,7 @@ pub(crate) async fn info(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiE
             let kind = if classifier.ranks() { "reranker" } else { "classifier" };
             json!({ kind: { "id2label": id2label, "label2id": label2id } })
         }
-        Err(_) => json!({ "embedding": { "pooling": model.pooling.to_string() } }),
+        None => json!({ "embedding": { "pooling": model.pooling.to_string() } }),
     };
     let shown = json!({
         "model_id": model.name, "model_sha": null, "model_dtype": model.info.weights, "model_type": kind,
@@ -233,7 +234,7 @@ fn vector() -> Value {
 
 pub(crate) fn describe_embed(app: &App) -> Value {
     let inputs = several_schema(app, app.limits.embedding_inputs);
-    let body = body(app, &inputs, with(embedding::schema(app), Long::schema()));
+    let body = body(app, &inputs, with(embedding::schema(app), truncation::schema()));
     let answer = json!({ "type": "array", "items": vector() });
     operation("tei_embed", "Embedding vectors of texts", Some(&body), &answer)
 }
@@ -244,14 +245,14 @@ fn prompt_name(app: &App) -> Value {
 
 pub(crate) fn describe_embed_all(app: &App) -> Value {
     let inputs = several_schema(app, app.limits.embedding_inputs);
-    let body = body(app, &inputs, with(prompt_name(app), Long::schema()));
+    let body = body(app, &inputs, with(prompt_name(app), truncation::schema()));
     let answer = json!({ "type": "array", "items": { "type": "array", "items": vector() } });
     operation("tei_embed_all", "Hidden states of all tokens of texts", Some(&body), &answer)
 }
 
 pub(crate) fn describe_embed_sparse(app: &App) -> Value {
     let inputs = several_schema(app, app.limits.embedding_inputs);
-    let body = body(app, &inputs, with(prompt_name(app), Long::schema()));
+    let body = body(app, &inputs, with(prompt_name(app), truncation::schema()));
     let number = json!({
         "type": "object", "required": ["index", "value"],
         "properties": { "index": { "type": "integer" }, "value": { "type": "number" } }
@@ -272,7 +273,7 @@ pub(crate) fn describe_predict(app: &App) -> Value {
         json!({ "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": pair });
     let inputs = json!({ "anyOf": [text, pair, several] });
     let flag = json!({ "type": "boolean", "default": false });
-    let body = body(app, &inputs, with(json!({ "raw_scores": flag }), Long::schema()));
+    let body = body(app, &inputs, with(json!({ "raw_scores": flag }), truncation::schema()));
     let label = json!({
         "type": "object", "required": ["label", "score"],
         "properties": { "label": text, "score": { "type": "number" } }
@@ -291,7 +292,7 @@ pub(crate) fn describe_similarity(app: &App) -> Value {
         "properties": { "source_sentence": text, "sentences": sentences }
     });
     let parameters = json!({
-        "type": "object", "additionalProperties": false, "properties": with(prompt_name(app), Long::schema())
+        "type": "object", "additionalProperties": false, "properties": with(prompt_name(app), truncation::schema())
     });
     let body = body(app, &inputs, json!({ "parameters": parameters }));
     operation(

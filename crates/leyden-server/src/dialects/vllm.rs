@@ -4,19 +4,23 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::chat_input;
-use crate::embedding;
-use crate::encoding::{self, Before, Long, LongDocument, PairOf, Placed, Ranking, with};
+use crate::encoding::{self, PairOf, Paths, Placed, Planned};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
 use crate::operation::operation;
 use crate::prompt;
+use crate::schema::with;
 use crate::served::Served;
 use crate::streamed_json::StreamedJson;
 use crate::timestamp::unix_time;
+use crate::truncation;
 use crate::usage::Usage;
 use hyper::Response;
 use leyden_models::Labelled;
-use leyden_models::heads::{LabelLogits, TextVector, TokenVectors};
+use leyden_tasks::{
+    Classify, Compare, Embed, EmbedTokens, LongDocument, Rerank, Rows, TaskKind, TextInput, TextOptions,
+    VectorShape, best,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -48,15 +52,15 @@ const SECOND: &[&str] = &["text_2", "documents", "items", "data_2"];
 /// Inputs of a score.
 enum Scored {
     /// Pairs, for a model that scores pairs.
-    Pairs(Ranking),
-    /// Texts whose vectors are compared by cosine: all first texts, then all second ones; and the number of first ones.
-    Vectors(encoding::Wanted, usize),
+    Pairs(Planned<Rerank>),
+    /// Texts that are compared.
+    Texts(Planned<Compare>),
 }
 
-fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), ApiError> {
+fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored), ApiError> {
     let mut body = call.fields(app)?;
     let model = &app.model(body.text("model").as_deref())?;
-    let long = Long::read(&mut body, false);
+    let long = truncation::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
     let mut side = |names: &[&'static str]| {
         let mut given = names.iter().filter_map(|name| body.take(name).map(|value| (*name, value)));
@@ -79,86 +83,74 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored, bool), Api
         );
         return Err(ApiError::conflict(name, message));
     }
-    if encoding::ranks(model).is_ok() {
+    if TaskKind::Rerank.is_possible(model.network.config()) {
         let query = |i: usize| &first[if first.len() == 1 { 0 } else { i }];
         let pair = |(i, document)| PairOf { query: query(i), document };
         let pairs: Vec<PairOf<'_>> = second.iter().enumerate().map(pair).collect();
-        let ranking = encoding::pairs(model, call, &pairs, LongDocument::AsText(long))?;
-        return Ok((Arc::clone(model), Scored::Pairs(ranking), raw));
+        let planned = encoding::plan(model, call, &Paths::of_pairs(&pairs), |parts| {
+            let long = LongDocument::Truncate(long);
+            Rerank::plan(parts, encoding::pair_texts(&pairs), long, raw)
+        })?;
+        return Ok((Arc::clone(model), Scored::Pairs(planned)));
     }
     let count = first.len();
-    let texts = first.into_iter().chain(second).map(|(path, text)| (path, text.into())).collect();
-    let before = Before::usual(model);
-    let head = TextVector { pooling: model.pooling }.into();
-    let wanted = encoding::texts(model, call, texts, long, &before, &head)?;
-    Ok((Arc::clone(model), Scored::Vectors(wanted, count), raw))
+    let (paths, texts): (Vec<_>, Vec<_>) = first.into_iter().chain(second).unzip();
+    let texts = texts.into_iter().map(TextInput::from);
+    let options = TextOptions { preface: encoding::preface(model, None)?, truncation: long };
+    let planned = encoding::plan(model, call, &Paths::new(paths), |parts| {
+        Compare::plan(parts, texts, &options, (model.pooling, count))
+    })?;
+    Ok((Arc::clone(model), Scored::Texts(planned)))
 }
 
 pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (model, scored, raw)) = prompt::prepare(&app, call, read_score).await?;
+    let (call, (model, scored)) = prompt::prepare(&app, call, read_score).await?;
     let (id, name) = (format!("score-{}", call.entry.id()), call.name_of(&model));
     let (scores, usage): (Vec<f64>, Usage) = match scored {
-        Scored::Pairs(ranking) => {
-            let (scores, usage) = ranking.relevance(app, call, raw).await?;
+        Scored::Pairs(planned) => {
+            let (scores, usage) = planned.run(app, call).await?;
             (scores.into_iter().map(f64::from).collect(), usage)
         }
-        Scored::Vectors(wanted, count) => {
-            let (vectors, usage) = wanted.values(app, call).await?;
-            let vectors: Vec<Vec<f32>> =
-                vectors.into_iter().map(|v| embedding::compared(&model, v)).collect();
-            let similarity = model.network.config().vectors.similarity;
-            let (first, second) = vectors.split_at(count.min(vectors.len()));
-            let of = |(i, vector): (usize, &Vec<f32>)| {
-                similarity.of(&first[if count == 1 { 0 } else { i }], vector)
-            };
-            (second.iter().enumerate().map(of).collect(), usage)
-        }
+        Scored::Texts(planned) => planned.run(app, call).await?,
     };
     let data = scores.iter().enumerate();
     let data = data.map(|(i, score)| json!({ "index": i, "object": "score", "score": score }));
     Ok(answer(StreamedJson::new(), &id, &name, &data.collect(), usage))
 }
 
-fn read_classify(app: &App, call: &Call) -> Result<(encoding::Wanted, bool), ApiError> {
+fn read_classify(app: &App, call: &Call) -> Result<Planned<Classify>, ApiError> {
     let mut body = call.fields(app)?;
     let model = &app.model(body.text("model").as_deref())?;
-    let (_, pooling) = encoding::classifier(model)?;
-    let long = Long::read(&mut body, false);
+    let long = truncation::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
     let input = chat_input::read(app, call, model, &mut body, long)?;
-    let head = LabelLogits { of: Labelled::Text(pooling) }.into();
-    Ok((encoding::texts(model, call, input, long, &Before::nothing(), &head)?, raw))
+    let (paths, texts) = encoding::texts(model, input)?;
+    encoding::plan(model, call, &paths, |parts| Classify::plan(parts, TaskKind::Classify, texts, (long, raw)))
 }
 
 pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (wanted, raw)) = prompt::prepare(&app, call, read_classify).await?;
-    let (id, model) = (format!("classify-{}", call.entry.id()), Arc::clone(&wanted.model));
+    let (call, planned) = prompt::prepare(&app, call, read_classify).await?;
+    let (id, model) = (format!("classify-{}", call.entry.id()), Arc::clone(&planned.model));
     let name = call.name_of(&model);
-    let (scores, usage) = wanted.scores(app, call, raw).await?;
-    let (classifier, _) = encoding::classifier(&model)?;
+    let (scores, usage) = planned.run(app, call).await?;
+    let labels = encoding::labels(&model);
     let mut pieces = StreamedJson::new();
-    let shown = |(i, scores): (usize, Vec<f32>)| {
-        let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(b.cmp(a)));
-        let label = best.and_then(|best| classifier.labels.get(best));
-        let count = scores.len();
-        json!({ "index": i, "label": label, "probs": pieces.numbers(scores), "num_classes": count })
+    let shown = |(i, rows): (usize, Rows)| {
+        let label = best(&rows.values).and_then(|best| labels.get(best));
+        json!({ "index": i, "label": label, "probs": pieces.numbers(rows.values), "num_classes": rows.width })
     };
     let data: Value = scores.into_iter().enumerate().map(shown).collect();
     Ok(answer(pieces, &id, &name, &data, usage))
 }
 
-/// Output of `/pooling`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pooled {
-    Embed,
-    TokenEmbed,
-    Scores,
-    TokenScores,
-}
-
-/// A request to `/pooling`.
+/// Request to `/pooling`.
 enum Asked {
-    Numbers(encoding::Wanted, Pooled, bool),
+    Embed(Planned<Embed>),
+    TokenEmbed(Planned<EmbedTokens>),
+    /// Scores of labels of texts.
+    Scores(Planned<Classify>),
+    /// Scores of labels of tokens.
+    TokenScores(Planned<Classify>),
     Entities(LabelRequest),
 }
 
@@ -182,73 +174,74 @@ fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
             }
         }
     }
-    let pooled = match (task.as_deref(), of) {
-        (Some("embed"), _) => Pooled::Embed,
-        (Some("token_embed" | "encode"), _) | (None, None) => Pooled::TokenEmbed,
-        (Some("classify" | "score") | None, Some(Labelled::Text(_))) => Pooled::Scores,
-        (Some("token_classify") | None, Some(Labelled::Tokens)) => Pooled::TokenScores,
+    let long = truncation::read(&mut body, false);
+    let raw = !body.flag("use_activation").unwrap_or(true);
+    let kind = match (task.as_deref(), of) {
+        (Some("embed"), _) => TaskKind::Embed,
+        (Some("token_embed" | "encode"), _) | (None, None) => TaskKind::EmbedTokens,
+        (Some("classify" | "score") | None, Some(Labelled::Text(_))) => TaskKind::Classify,
+        (Some("token_classify") | None, Some(Labelled::Tokens)) => TaskKind::ExtractTokens,
         (Some(task), _) => {
             let lacks = encoding::lacks(model, &format!("do the `task` `{task}`: it has no head for it"));
             return Err(ApiError { param: Some("task".to_owned()), ..lacks });
         }
     };
-    let head = match (pooled, of) {
-        (Pooled::Embed, _) => TextVector { pooling: model.pooling }.into(),
-        (Pooled::Scores | Pooled::TokenScores, Some(of)) => LabelLogits { of }.into(),
-        _ => TokenVectors.into(),
-    };
-    let long = Long::read(&mut body, false);
-    let raw = !body.flag("use_activation").unwrap_or(true);
     let input = chat_input::read(app, call, model, &mut body, long)?;
-    let before = match pooled {
-        Pooled::Embed | Pooled::TokenEmbed => Before::usual(model),
-        Pooled::Scores | Pooled::TokenScores => Before::nothing(),
-    };
-    let wanted = encoding::texts(model, call, input, long, &before, &head)?;
-    Ok(Asked::Numbers(wanted, pooled, raw))
+    let (paths, texts) = encoding::texts(model, input)?;
+    let options = TextOptions { preface: encoding::preface(model, None)?, truncation: long };
+    Ok(match kind {
+        TaskKind::Embed => Asked::Embed(encoding::plan(model, call, &paths, |parts| {
+            let shape = VectorShape::whole(parts.config);
+            Embed::plan(parts, texts, &options, (model.pooling, shape))
+        })?),
+        TaskKind::EmbedTokens => Asked::TokenEmbed(encoding::plan(model, call, &paths, |parts| {
+            EmbedTokens::plan(parts, texts, &options)
+        })?),
+        kind => {
+            let planned =
+                encoding::plan(model, call, &paths, |parts| Classify::plan(parts, kind, texts, (long, raw)))?;
+            if kind == TaskKind::Classify { Asked::Scores(planned) } else { Asked::TokenScores(planned) }
+        }
+    })
 }
 
 pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, asked) = prompt::prepare(&app, call, read_pooling).await?;
     let id = format!("pool-{}", call.entry.id());
-    let (wanted, pooled, raw) = match asked {
-        Asked::Numbers(wanted, pooled, raw) => (wanted, pooled, raw),
-        Asked::Entities(labelled) => {
-            let model = Arc::clone(labelled.model());
-            let name = call.name_of(&model);
-            let (all, usage) = labelled.entities(app, call).await?;
-            let shown = |(i, found)| json!({ "index": i, "object": "pooling", "data": found });
-            let data: Value = all.into_iter().enumerate().map(shown).collect();
-            return Ok(answer(StreamedJson::new(), &id, &name, &data, usage));
+    let name = call.name_of(match &asked {
+        Asked::Embed(planned) => &planned.model,
+        Asked::TokenEmbed(planned) => &planned.model,
+        Asked::Scores(planned) | Asked::TokenScores(planned) => &planned.model,
+        Asked::Entities(labelled) => labelled.model(),
+    });
+    let mut pieces = StreamedJson::new();
+    let (all, usage): (Vec<Value>, Usage) = match asked {
+        Asked::Entities(labelled) => labelled.entities(app, call).await?,
+        Asked::Embed(planned) => {
+            let (vectors, usage) = planned.run(app, call).await?;
+            (vectors.into_iter().map(|vector| pieces.numbers(vector)).collect(), usage)
+        }
+        Asked::Scores(planned) => {
+            let (all, usage) = planned.run(app, call).await?;
+            (all.into_iter().map(|rows| pieces.numbers(rows.values)).collect(), usage)
+        }
+        Asked::TokenEmbed(planned) => {
+            let (all, usage) = planned.run(app, call).await?;
+            (all.into_iter().map(|rows| pieces.rows(rows.values, rows.width)).collect(), usage)
+        }
+        Asked::TokenScores(planned) => {
+            let (all, usage) = planned.run(app, call).await?;
+            (all.into_iter().map(|rows| pieces.rows(rows.values, rows.width)).collect(), usage)
         }
     };
-    let model = Arc::clone(&wanted.model);
-    let name = call.name_of(&model);
-    let labels = model.network.config().classifier().map_or(1, |classifier| classifier.labels.len());
-    let (all, usage) = match pooled {
-        Pooled::Embed | Pooled::TokenEmbed => wanted.values(app, call).await?,
-        Pooled::Scores | Pooled::TokenScores => wanted.scores(app, call, raw).await?,
-    };
-    let rows = match pooled {
-        Pooled::Embed | Pooled::Scores => None,
-        Pooled::TokenEmbed => Some(model.network.config().token_width()),
-        Pooled::TokenScores => Some(labels),
-    };
-    let mut pieces = StreamedJson::new();
-    let shown = |(i, numbers): (usize, Vec<f32>)| {
-        let data = match rows {
-            None => pieces.numbers(numbers),
-            Some(width) => pieces.rows(numbers, width),
-        };
-        json!({ "index": i, "object": "pooling", "data": data })
-    };
+    let shown = |(i, data)| json!({ "index": i, "object": "pooling", "data": data });
     let data: Value = all.into_iter().enumerate().map(shown).collect();
     Ok(answer(pieces, &id, &name, &data, usage))
 }
 
 fn body(app: &App, fields: Value, required: &[&str]) -> Value {
     let common = json!({ "model": app.model_schema(), "use_activation": { "type": "boolean" } });
-    let fields = with(with(common, fields), Long::schema());
+    let fields = with(with(common, fields), truncation::schema());
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": fields })
 }
 

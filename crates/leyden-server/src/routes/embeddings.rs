@@ -6,19 +6,22 @@ use crate::body::Reply;
 use crate::call::Call;
 use crate::chat_input;
 use crate::embedding;
-use crate::encoding::{Long, with};
+use crate::encoding::Planned;
 use crate::error::ApiError;
 use crate::operation::operation;
 use crate::prompt;
+use crate::schema::with;
 use crate::streamed_json::{self, StreamedJson};
+use crate::truncation;
 use hyper::Response;
+use leyden_tasks::Embed;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (wanted, packed)) = prompt::prepare(&app, call, read).await?;
     let name = call.name_of(&wanted.model);
-    let (vectors, usage) = embedding::vectors(app, call, wanted).await?;
+    let (vectors, usage) = wanted.run(app, call).await?;
     let mut pieces = StreamedJson::new();
     let shown = |(i, vector): (usize, Vec<f32>)| {
         let shown = match packed {
@@ -38,13 +41,13 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 }
 
 /// Reads a request; returns true if the vectors are written as base64 of their bytes.
-fn read(app: &App, call: &Call) -> Result<(embedding::Wanted, bool), ApiError> {
+fn read(app: &App, call: &Call) -> Result<(Planned<Embed>, bool), ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
     let packed = body.text("encoding_format").as_deref() == Some("base64");
-    let long = Long::read(&mut body, false);
+    let long = truncation::read(&mut body, false);
     let input = chat_input::read(app, call, &model, &mut body, long)?;
-    Ok((embedding::read(call, model, &mut body, input, long)?, packed))
+    Ok((embedding::read(call, &model, &mut body, input, long)?, packed))
 }
 
 pub(super) fn describe(app: &App) -> Value {
@@ -53,7 +56,7 @@ pub(super) fn describe(app: &App) -> Value {
         "encoding_format": { "enum": ["float", "base64"] },
         "use_activation": { "type": "boolean", "description": "The same as `normalize`" }
     });
-    let fields = with(with(fields, embedding::schema(app)), Long::schema());
+    let fields = with(with(fields, embedding::schema(app)), truncation::schema());
     let body = json!({ "type": "object", "additionalProperties": false, "properties": fields });
     let body = chat_input::schema(app, body);
     let vector =

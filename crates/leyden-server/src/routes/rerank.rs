@@ -4,21 +4,21 @@
 use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
-use crate::encoding::{self, Long, LongDocument, PairOf, Placed, Ranking, with};
+use crate::encoding::{self, PairOf, Paths, Placed, Planned};
 use crate::error::ApiError;
 use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
-use crate::served::Served;
+use crate::schema::with;
+use crate::truncation;
 use hyper::{Response, StatusCode};
+use leyden_tasks::{LongDocument, Rerank};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// A request that has been read.
 struct Wanted {
-    model: Arc<Served>,
-    ranking: Ranking,
-    raw: bool,
+    planned: Planned<Rerank>,
     most: usize,
     /// The texts, if the answer contains them.
     texts: Option<Vec<String>>,
@@ -27,12 +27,10 @@ struct Wanted {
 }
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, Wanted { model, ranking, raw, most, texts, list }) = prompt::prepare(&app, call, read).await?;
-    let (id, name) = (call.entry.id().to_owned(), call.name_of(&model));
-    let (scores, usage) = ranking.relevance(app, call, raw).await?;
-    let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
-    // Documents with equal scores keep their order.
-    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let (call, Wanted { planned, most, texts, list }) = prompt::prepare(&app, call, read).await?;
+    let (id, name) = (call.entry.id().to_owned(), call.name_of(&planned.model));
+    let (scores, usage) = planned.run(app, call).await?;
+    let mut ranked = leyden_tasks::ranked(scores);
     ranked.truncate(most);
     let text = |index: usize| texts.as_ref().and_then(|texts| texts.get(index));
     if list {
@@ -73,7 +71,6 @@ fn texts(name: &str, items: Vec<Value>) -> Result<Vec<Placed>, ApiError> {
 fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
     let mut body = call.fields(app)?;
     let model = app.model(body.text("model").as_deref())?;
-    encoding::ranks(&model)?;
     let query = ("query".to_owned(), body.text("query").unwrap_or_default());
     let (name, items, list) = match (body.list("documents"), body.list("texts")) {
         (Some(documents), None) => ("documents", documents, false),
@@ -87,20 +84,20 @@ fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
     };
     let texts = texts(name, items)?;
     let truncates = body.has("truncate") || body.has("truncate_prompt_tokens");
-    let long = match (body.size("max_tokens_per_doc"), Long::read(&mut body, false)) {
-        (Some(tokens), _) => LongDocument::Begin(tokens),
+    let long = match (body.size("max_tokens_per_doc"), truncation::read(&mut body, false)) {
+        (Some(tokens), _) => LongDocument::Beginning(tokens),
         // text-embeddings-inference refuses texts that are too long.
-        (None, long) if list || truncates => LongDocument::AsText(long),
+        (None, long) if list || truncates => LongDocument::Truncate(long),
         (None, _) => LongDocument::InParts,
     };
-    let all: Vec<PairOf<'_>> = texts.iter().map(|document| PairOf { query: &query, document }).collect();
-    let ranking = encoding::pairs(&model, call, &all, long)?;
+    let raw = body.flag("raw_scores").unwrap_or(false) || !body.flag("use_activation").unwrap_or(true);
+    let pairs: Vec<PairOf<'_>> = texts.iter().map(|document| PairOf { query: &query, document }).collect();
+    let planned = encoding::plan(&model, call, &Paths::of_pairs(&pairs), |parts| {
+        Rerank::plan(parts, encoding::pair_texts(&pairs), long, raw)
+    })?;
     let returns = body.flag("return_documents").or(body.flag("return_text")).unwrap_or(false);
-    let raw = body.flag("raw_scores").unwrap_or(false);
     Ok(Wanted {
-        model,
-        ranking,
-        raw: raw || !body.flag("use_activation").unwrap_or(true),
+        planned,
         most: body.size("top_n").filter(|most| *most > 0).unwrap_or(usize::MAX),
         texts: returns.then(|| texts.into_iter().map(|(_, text)| text).collect()),
         list,
@@ -142,7 +139,7 @@ pub(super) fn describe(app: &App) -> Value {
     };
     let body = json!({
         "type": "object", "additionalProperties": false, "required": ["query"],
-        "properties": with(fields, Long::schema()),
+        "properties": with(fields, truncation::schema()),
         "oneOf": [has("documents"), has("texts")]
     });
     let number = json!({ "type": "number" });

@@ -6,6 +6,7 @@ use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::{KeyId, PromptRows};
 use leyden_engine::{ErrorKind, Scope, TokenLogprobs};
 use leyden_models::heads::Head;
+use leyden_tasks::TaskPrompt;
 use leyden_text::output::{AnswerParts, OutputEvent};
 use leyden_text::{AnswerText, Tokenizer};
 use std::collections::VecDeque;
@@ -34,6 +35,13 @@ pub(crate) struct Task {
     /// Maximum number of tokens to generate; with 0 the prompt alone is computed.
     pub(crate) max_tokens: usize,
     pub(crate) work: Work,
+}
+
+impl From<TaskPrompt> for Task {
+    fn from(prompt: TaskPrompt) -> Task {
+        let TaskPrompt { ids, second, head } = prompt;
+        Task { prompt: Arc::new(ids), max_tokens: 0, work: Work::Head { head, second } }
+    }
 }
 
 /// Kind of a task.
