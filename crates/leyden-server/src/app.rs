@@ -21,6 +21,7 @@ use crate::request_head::Hosts;
 use crate::residency::Times;
 use crate::schema::BY_MODEL;
 use crate::served::Served;
+use crate::service::Service;
 use crate::timestamp::unix_time;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -139,10 +140,19 @@ impl App {
     /// Returns the loaded model that a request names; on a server with one model, a request without a name gets that
     /// model. The caller holds a lease of the model, or only wants a model that is loaded at present.
     pub(crate) fn model(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
+        self.service(name)
+    }
+
+    /// Returns the loaded model of a kind that a request names, as [`model`](Self::model) does.
+    pub(crate) fn service<T: Service>(&self, name: Option<&str>) -> Result<Arc<T>, ApiError> {
         let entry = self.models.find(name)?;
-        entry.served().ok_or_else(|| {
+        let service = entry.service().ok_or_else(|| {
             let message = format!("`{}` is not loaded", entry.name);
             ApiError::unavailable("model_not_loaded", message, Duration::from_secs(1))
+        })?;
+        service.of_kind().ok_or_else(|| {
+            let message = format!("`{}` is a model of another kind than this endpoint needs", entry.name);
+            ApiError { code: "unsupported_model", ..ApiError::field("model", message) }
         })
     }
 
@@ -179,7 +189,7 @@ impl App {
 
     /// Returns true if all models that are loaded can compute.
     pub(crate) fn is_able(&self) -> bool {
-        self.models.served().iter().all(|m| m.replicas.are_alive())
+        self.models.services().iter().all(|service| service.is_alive())
     }
 
     /// Returns true if requests should be sent elsewhere.
@@ -205,13 +215,12 @@ impl App {
 
     /// Returns true if no model has a request.
     pub(crate) fn is_idle(&self) -> bool {
-        let idle = |m: &Arc<Served>| m.replicas.metrics().all(|m| m.running.get() + m.waiting.get() == 0);
-        self.models.served().iter().all(idle)
+        self.models.services().iter().all(|service| service.requests() == 0)
     }
 
     /// Ends the requests in progress.
     pub(crate) fn end_requests(&self) {
-        self.models.served().iter().for_each(|m| m.replicas.close());
+        self.models.services().iter().for_each(|service| service.end_requests());
     }
 
     pub(crate) fn log(&self) -> &Log {

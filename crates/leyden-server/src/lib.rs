@@ -81,6 +81,7 @@ mod sampling;
 mod sampling_fields;
 mod schema;
 mod served;
+mod service;
 mod signals;
 mod stop_conditions;
 mod streamed_json;
@@ -114,6 +115,7 @@ pub use on_demand::{
 };
 pub use options::{ServerOptions, TellEnd, Waits};
 pub use pulls::Abandoned;
+pub use service::Loaded;
 pub use worker_options::WorkerOptions;
 
 #[cfg(test)]

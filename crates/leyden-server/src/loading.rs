@@ -8,7 +8,7 @@ use crate::model_entry::ModelEntry;
 use crate::models::{Answer, Lease, Models};
 use crate::on_demand::OnDemand;
 use crate::residency::{ModelIndex, Step, Ticket, Why};
-use crate::served::Served;
+use crate::service::Service;
 use hyper::StatusCode;
 use serde_json::json;
 use std::future::pending;
@@ -114,7 +114,7 @@ impl Models {
             // A panic of the loader fails only the requests that wait for this model.
             let loaded = catch_unwind(AssertUnwindSafe(|| models.read(&model, available)));
             match loaded.unwrap_or_else(|_| Err("the loader panicked".to_owned())) {
-                Ok(served) => models.is_loaded(&entry, place, served, begin.elapsed()),
+                Ok(service) => models.is_loaded(&entry, place, service, begin.elapsed()),
                 Err(why) => models.has_failed(&entry.name, place, &why),
             }
             models.proceed();
@@ -125,14 +125,13 @@ impl Models {
         }
     }
 
-    fn read(&self, model: &OnDemand, available: Option<u64>) -> Result<Served, String> {
-        let model = (model.load)(available)?;
-        Served::start(model, &self.log).map_err(|error| error.to_string())
+    fn read(&self, model: &OnDemand, available: Option<u64>) -> Result<Arc<dyn Service>, String> {
+        (model.load)(available)?.start(&self.log).map_err(|error| error.to_string())
     }
 
-    fn is_loaded(&self, entry: &ModelEntry, place: ModelIndex, served: Served, took: Duration) {
-        let bytes = served.bytes;
-        *entry.place() = Some(Arc::new(served));
+    fn is_loaded(&self, entry: &ModelEntry, place: ModelIndex, service: Arc<dyn Service>, took: Duration) {
+        let bytes = service.reserved_bytes();
+        *entry.place() = Some(service);
         self.loads.fetch_add(1, Ordering::Relaxed);
         self.desk().plan.loaded(place, bytes, took, Instant::now());
         self.log.event(&[
@@ -166,9 +165,9 @@ impl Models {
     /// available to other models.
     fn unload(self: &Arc<Self>, place: ModelIndex, why: Why) {
         let Some((entry, _)) = self.at(place) else { return };
-        let (models, served) = (Arc::clone(self), entry.place().take());
+        let (models, service) = (Arc::clone(self), entry.place().take());
         let work = move || {
-            drop(served);
+            drop(service);
             leyden_kernels::heap::give_back();
             models.is_unloaded(&entry.name, place, why);
             models.proceed();

@@ -5,6 +5,7 @@ use crate::model::ModelInfo;
 use crate::on_demand::OnDemand;
 use crate::residency::ModelIndex;
 use crate::served::Served;
+use crate::service::Service;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +22,7 @@ pub(crate) struct ModelEntry {
     pub(crate) context: usize,
     /// Function that loads it and its index among the on-demand models; `None` for a model that stays.
     pub(crate) on_demand: Option<(OnDemand, ModelIndex)>,
-    pub(crate) served: Mutex<Option<Arc<Served>>>,
+    pub(crate) service: Mutex<Option<Arc<dyn Service>>>,
     /// True if the model was removed: the entry remains until its last request has ended.
     pub(crate) gone: AtomicBool,
 }
@@ -47,14 +48,14 @@ impl ModelEntry {
             abilities,
             context,
             on_demand,
-            served: Mutex::default(),
+            service: Mutex::default(),
             gone: AtomicBool::default(),
         }
     }
 
     /// Locks the loaded model.
-    pub(crate) fn place(&self) -> MutexGuard<'_, Option<Arc<Served>>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn place(&self) -> MutexGuard<'_, Option<Arc<dyn Service>>> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns its names: its own first, then the aliases, then those of its adapters.
@@ -73,12 +74,17 @@ impl ModelEntry {
     }
 
     /// Returns the model, if it is loaded.
-    pub(crate) fn served(&self) -> Option<Arc<Served>> {
+    pub(crate) fn service(&self) -> Option<Arc<dyn Service>> {
         self.place().clone()
+    }
+
+    /// Returns the language model, if it is one and is loaded.
+    pub(crate) fn served(&self) -> Option<Arc<Served>> {
+        self.service()?.of_kind()
     }
 
     /// Returns the maximum context in tokens.
     pub(crate) fn context(&self) -> usize {
-        self.served().map_or(self.context, |served| served.context)
+        self.service().map_or(self.context, |service| service.context())
     }
 }

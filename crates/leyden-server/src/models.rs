@@ -12,6 +12,7 @@ use crate::model_entry::{ModelEntry, without_tag};
 use crate::on_demand::{Changed, Lister, NameFinder, OnDemand};
 use crate::residency::{ModelIndex, Residency, Ticket, Times};
 use crate::served::Served;
+use crate::service::{Loaded, Service};
 use hyper::StatusCode;
 use serde_json::json;
 use std::collections::HashMap;
@@ -87,7 +88,7 @@ impl fmt::Debug for Models {
 /// State of a loaded model.
 #[derive(Clone, Debug)]
 pub(crate) struct Resident {
-    pub(crate) served: Arc<Served>,
+    pub(crate) service: Arc<dyn Service>,
     pub(crate) bytes: u64,
     /// Time until the model is unloaded if no request comes; `None`: it has no idle timeout.
     pub(crate) stays: Option<Duration>,
@@ -109,10 +110,10 @@ impl Models {
         for model in models {
             let (name, aliases, info) = (model.name.clone(), model.aliases.clone(), model.info.clone());
             let adapters = model.adapters.iter().filter_map(|adapter| adapter.name.clone()).collect();
-            let served = Served::start(model, log)?;
-            let context = served.context;
-            let abilities = Abilities::of(served.network.config());
-            let served = Mutex::new(Some(Arc::new(served)));
+            let abilities = Abilities::of(model.network.config());
+            let service = Loaded::from(model).start(log)?;
+            let context = service.context();
+            let service = Mutex::new(Some(service));
             let gone = AtomicBool::default();
             entries.push(Arc::new(ModelEntry {
                 name,
@@ -122,7 +123,7 @@ impl Models {
                 abilities,
                 context,
                 on_demand: None,
-                served,
+                service,
                 gone,
             }));
         }
@@ -267,7 +268,12 @@ impl Models {
         (entries, self.desk().plan.places())
     }
 
-    /// Returns the loaded models.
+    /// Returns the loaded models of all kinds.
+    pub(crate) fn services(&self) -> Vec<Arc<dyn Service>> {
+        self.all().iter().filter_map(|entry| entry.service()).collect()
+    }
+
+    /// Returns the loaded language models.
     pub(crate) fn served(&self) -> Vec<Arc<Served>> {
         self.all().iter().filter_map(|entry| entry.served()).collect()
     }
@@ -285,12 +291,12 @@ impl Models {
 
     /// Returns the state of a model, if it is loaded.
     pub(crate) fn resident(&self, entry: &ModelEntry) -> Option<Resident> {
-        let served = entry.served()?;
+        let service = entry.service()?;
         let (bytes, stays) = match &entry.on_demand {
             Some((_, place)) => self.desk().plan.stay(*place, Instant::now()),
-            None => (served.bytes, None),
+            None => (service.reserved_bytes(), None),
         };
-        Some(Resident { served, bytes, stays })
+        Some(Resident { service, bytes, stays })
     }
 
     /// Returns the model with a name; without a name the only model.

@@ -3,15 +3,16 @@
 use crate::abilities::Abilities;
 use crate::about::About;
 use crate::defaults::Defaults;
-use crate::model::{Model, ModelInfo};
+use crate::model::ModelInfo;
 use crate::pulls::Abandoned;
+use crate::service::Loaded;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Loads a model into at most this many bytes of memory, weights included; `None` if the memory size is unknown. Runs
 /// on a thread of its own.
-pub type Loader = Arc<dyn Fn(Option<u64>) -> Result<Model, String> + Send + Sync>;
+pub type Loader = Arc<dyn Fn(Option<u64>) -> Result<Loaded, String> + Send + Sync>;
 
 /// Progress of a file's download.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,10 @@ use crate::failure::Error;
 use crate::generic_tools;
 use crate::grammar_cache::Grammars;
 use crate::log::Log;
+use crate::metrics::ModelMetrics;
 use crate::model::{Model, ModelInfo};
 use crate::replicas::Replicas;
+use crate::service::{Loaded, Service};
 use leyden_engine::Pooling;
 use leyden_engine::sample::{SamplingParams, SequenceBreakers};
 use leyden_kernels::Tier;
@@ -62,6 +64,12 @@ pub(crate) struct Served {
     pub(crate) prompts: Prompts,
     /// The tokens for fill-in-the-middle, computed at the first use: that reads the whole vocabulary.
     fim: OnceLock<Option<FillInMiddle>>,
+}
+
+impl From<Model> for Loaded {
+    fn from(model: Model) -> Loaded {
+        Loaded::new(|log| Served::start(model, log))
+    }
 }
 
 impl fmt::Debug for Served {
@@ -142,10 +150,32 @@ impl Served {
             defaults: self.defaults.clone(),
         }
     }
+}
 
-    /// Returns the bytes of memory in use: weights, adapters, the blocks of the KV caches with tokens in them, and
-    /// states of recurrent layers.
-    pub(crate) fn used_bytes(&self) -> u64 {
+impl Service for Served {
+    fn reserved_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn context(&self) -> usize {
+        self.context
+    }
+
+    fn metrics(&self) -> Vec<Arc<ModelMetrics>> {
+        self.replicas.metrics().map(Arc::clone).collect()
+    }
+
+    fn is_alive(&self) -> bool {
+        self.replicas.are_alive()
+    }
+
+    fn end_requests(&self) {
+        self.replicas.close();
+    }
+
+    /// Returns the bytes of weights, adapters, the blocks of the KV caches with tokens in them, and states of recurrent
+    /// layers.
+    fn used_bytes(&self) -> u64 {
         let blocks: u64 =
             self.replicas.metrics().map(|m| m.kv_blocks_used.get() + m.kv_blocks_cached.get()).sum();
         let states: u64 = self.replicas.metrics().map(|m| m.running.get() + m.state_checkpoints.get()).sum();

@@ -61,11 +61,9 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
         let until = resident.stays.map(|stays| rfc3339(SystemTime::now() + stays));
         // A model without an idle timeout never expires.
         shown["expires_at"] = until.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned()).into();
-        let running: u64 =
-            resident.served.replicas.metrics().map(|m| m.running.get() + m.waiting.get()).sum();
         let more = json!({
-            "size": resident.served.used_bytes(), "reserved": resident.bytes, "size_vram": 0,
-            "context_length": resident.served.context, "running": running,
+            "size": resident.service.used_bytes(), "reserved": resident.bytes, "size_vram": 0,
+            "context_length": resident.service.context(), "running": resident.service.requests(),
         });
         if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
             shown.extend(more);

@@ -45,7 +45,7 @@ pub(crate) async fn model(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     if let Some(name) = call.variable.strip_suffix("/ready") {
         let entry = app.models.find(Some(name))?;
         // A model that is loaded on demand is always ready.
-        let ready = !app.is_retiring() && entry.served().is_none_or(|served| served.replicas.are_alive());
+        let ready = !app.is_retiring() && entry.service().is_none_or(|service| service.is_alive());
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         return Ok(document(status, &json!({ "name": name, "ready": ready })));
     }

@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
-    let served = app.models.served();
-    let engines = served.iter().flat_map(|m| {
-        let several = m.replicas.metrics().count() > 1;
-        let series = move |(i, metrics)| Series { model: &m.name, engine: several.then_some(i), metrics };
-        m.replicas.metrics().map(Arc::as_ref).enumerate().map(series)
+    let entries = app.models.all();
+    let metrics: Vec<_> =
+        entries.iter().filter_map(|entry| Some((&entry.name, entry.service()?.metrics()))).collect();
+    let engines = metrics.iter().flat_map(|(model, metrics)| {
+        let several = metrics.len() > 1;
+        let engine = move |i: usize| several.then_some(i);
+        metrics.iter().enumerate().map(move |(i, metrics)| Series { model, engine: engine(i), metrics })
     });
     let page = page(&engines.collect::<Vec<_>>(), &app.http, app.models.counts(), app.log().dropped());
     Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))

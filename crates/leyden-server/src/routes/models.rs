@@ -35,7 +35,7 @@ fn shown(app: &App, entry: &ModelEntry, name: &str) -> Value {
         "root": entry.name,
         "parent": entry.is_adapter(name).then_some(&entry.name),
         "max_model_len": entry.context(),
-        "status": { "value": if entry.served().is_some() { "loaded" } else { "unloaded" } },
+        "status": { "value": if entry.service().is_some() { "loaded" } else { "unloaded" } },
     })
 }
 

@@ -3,6 +3,8 @@
 use super::{COMPLETIONS, Lines, get, model, post, run, worker_options};
 use crate::app::App;
 use crate::log::{Log, LogFormat};
+use crate::metrics::ModelMetrics;
+use crate::service::{Loaded, Service};
 use crate::{Changed, OnDemand, ServerOptions};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +31,7 @@ fn on_demand(name: &str, idle: Option<Duration>, loads: &Arc<AtomicUsize>) -> On
             if given == "broken" {
                 return Err("/a/path: cannot be read".to_owned());
             }
-            Ok(crate::Model { name: given.clone(), aliases: Vec::new(), ..model(worker_options()) })
+            Ok(crate::Model { name: given.clone(), aliases: Vec::new(), ..model(worker_options()) }.into())
         }),
     }
 }
@@ -218,5 +220,74 @@ fn twenty_clients_of_models_that_do_not_fit_together_are_all_answered() {
         assert_eq!(after["choices"], alone["choices"]);
         assert_eq!(loaded(&app).await.len(), 1);
         assert!(loads.load(Ordering::SeqCst) >= 3);
+    });
+}
+
+/// Model that is no language model.
+#[derive(Debug)]
+struct Tone {
+    metrics: Arc<ModelMetrics>,
+    ended: Arc<AtomicUsize>,
+}
+
+impl Service for Tone {
+    fn reserved_bytes(&self) -> u64 {
+        model(worker_options()).bytes() / 2
+    }
+
+    fn used_bytes(&self) -> u64 {
+        7
+    }
+
+    fn context(&self) -> usize {
+        0
+    }
+
+    fn metrics(&self) -> Vec<Arc<ModelMetrics>> {
+        vec![Arc::clone(&self.metrics)]
+    }
+
+    fn is_alive(&self) -> bool {
+        true
+    }
+
+    fn end_requests(&self) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_model_of_another_kind_is_loaded_measured_and_unloaded_like_others() {
+    run(async {
+        let (loads, ended): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
+        let of_tone = Arc::clone(&ended);
+        let tone = OnDemand {
+            load: Arc::new(move |_| {
+                let tone = Tone { metrics: Arc::default(), ended: Arc::clone(&of_tone) };
+                Ok(Loaded::new(|_| Ok(tone)))
+            }),
+            least_bytes: 1,
+            ..on_demand("tone", None, &loads)
+        };
+        let log = Log::new(LogFormat::Json, Box::new(Lines::default())).unwrap();
+        let memory = Some(model(worker_options()).bytes() * 5 / 4);
+        let options = ServerOptions {
+            on_demand: vec![tone, on_demand("a", None, &loads)],
+            memory,
+            ..ServerOptions::default()
+        };
+        let app = App::start(Vec::new(), options, log).unwrap();
+        let (status, error) = post(&app, COMPLETIONS, completion("tone")).await;
+        assert_eq!((status, &error["error"]["code"]), (400, &json!("unsupported_model")), "{error}");
+        assert_eq!(loaded(&app).await, ["tone"]);
+        let (_, all) = get(&app, "/api/ps").await;
+        assert!(all.contains("\"size\":7"), "{all}");
+        let (_, page) = get(&app, "/metrics").await;
+        assert!(page.contains("vllm:num_requests_running{model_name=\"tone\"} 0"), "{page}");
+        app.end_requests();
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+        // It makes room for a language model.
+        assert_eq!(post(&app, COMPLETIONS, completion("a")).await.0, 200);
+        assert_eq!(loaded(&app).await, ["a"]);
     });
 }

@@ -271,7 +271,7 @@ pub(super) fn on_demand(
         let taken = (model.network().weight_bytes() + adapters) as u64;
         let left = available.map(|bytes| bytes.saturating_sub(taken));
         let plans = plan_memories(&needs, left).map_err(|(_, what)| what)?;
-        ready(&common, &of_load, &model, called.clone(), &plans[0])
+        ready(&common, &of_load, &model, called.clone(), &plans[0]).map(Into::into)
     };
     let described = (place, settings.pooling);
     Ok(OnDemand {
