@@ -15,13 +15,15 @@ use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::{OnceLock, PoisonError};
 
+use super::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, JoinHandle, Mutex, Ordering, SPINS, Thread,
+    available_parallelism, spin_loop, thread, thread_local,
+};
+use super::yielding;
 use crate::cpu::topology::CpuList;
 use crate::threads::affinity::bind_thread;
-use crate::threads::yielding;
 
 thread_local! {
     /// Address of the team whose task this thread runs; 0 outside tasks.
@@ -44,7 +46,7 @@ const GENERATION: u64 = 1 << 25;
 const STACK_BYTES: usize = 16 << 20;
 
 /// Maximum number of members; fits both counts of the state word.
-const MAX_MEMBERS: usize = 1024;
+pub(super) const MAX_MEMBERS: usize = 1024;
 
 /// Returns the number of members of the job in `state`.
 fn members_in(state: u64) -> u64 {
@@ -124,10 +126,10 @@ impl Shared {
                 if index >= end {
                     break;
                 }
-                let outer = IN_TASK_OF.replace(std::ptr::from_ref(self).addr());
+                let outer = IN_TASK_OF.with(|team| team.replace(std::ptr::from_ref(self).addr()));
                 // SAFETY: the closure outlives the job, which cannot close while this member is inside.
                 let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, index) }));
-                IN_TASK_OF.set(outer);
+                IN_TASK_OF.with(|team| team.set(outer));
                 if let Err(payload) = result {
                     *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
                 }
@@ -153,7 +155,7 @@ impl Shared {
                 }
                 if spins < self.spins {
                     spins += 1;
-                    std::hint::spin_loop();
+                    spin_loop();
                     continue;
                 }
                 self.parked[me].0.store(true, Ordering::SeqCst);
@@ -232,7 +234,7 @@ impl Pool {
         let members = order.len();
         let cpus = match groups {
             [MemberGroup { cpus: Some(cpus), .. }] => cpus.len(),
-            _ => thread::available_parallelism().map_or(1, usize::from),
+            _ => available_parallelism().map_or(1, usize::from),
         };
         let padded = || (0..members).map(|_| Padded::<AtomicUsize>::default()).collect();
         unsafe fn nothing(_: *const (), _: usize) {}
@@ -247,9 +249,9 @@ impl Pool {
             panic: Mutex::new(None),
             unbound: OnceLock::new(),
             caller_waits: AtomicBool::new(false),
-            // About 20 microseconds; fewer if there are more members than processors, because then a spinning member
-            // keeps a working one from running.
-            spins: if members > cpus { 50 } else { 2_000 },
+            // Fewer if there are more members than processors, because then a spinning member keeps a working one from
+            // running.
+            spins: if members > cpus { SPINS.crowded } else { SPINS.idle },
         });
         let mut handles = Vec::new();
         for me in 1..members {
@@ -306,7 +308,11 @@ impl Pool {
             return;
         }
         let own = std::ptr::from_ref(&*self.team.shared).addr();
-        assert_ne!(IN_TASK_OF.get(), own, "a task of a thread pool runs another job on the same team");
+        assert_ne!(
+            IN_TASK_OF.with(Cell::get),
+            own,
+            "a task of a thread pool runs another job on the same team"
+        );
         let _turn = self.team.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let s = &*self.team.shared;
         for m in 0..members {
@@ -333,7 +339,7 @@ impl Pool {
         let mut spins = 0_u32;
         while s.state.0.load(Ordering::SeqCst) & INSIDE != 0 {
             spins += 1;
-            if spins < 20_000 { std::hint::spin_loop() } else { thread::yield_now() }
+            if spins < SPINS.caller { spin_loop() } else { thread::yield_now() }
         }
         let panic = s.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(payload) = panic {
@@ -344,7 +350,7 @@ impl Pool {
 
 /// Returns the group of each member, in an order in which any number of first members are spread over the groups in
 /// proportion to their sizes.
-fn spread(groups: &[MemberGroup]) -> Vec<usize> {
+pub(super) fn spread(groups: &[MemberGroup]) -> Vec<usize> {
     let total = groups.iter().fold(0_usize, |n, g| n.saturating_add(g.members)).clamp(1, MAX_MEMBERS);
     let mut taken = vec![0_usize; groups.len()];
     let mut order = Vec::with_capacity(total);
@@ -363,7 +369,7 @@ fn spread(groups: &[MemberGroup]) -> Vec<usize> {
 }
 
 /// Returns the index of each member's range: groups in order, and within a group members in order.
-fn ranges_of(groups: &[usize]) -> Box<[usize]> {
+pub(super) fn ranges_of(groups: &[usize]) -> Box<[usize]> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|&member| groups[member]);
     let mut ranges = vec![0; groups.len()];
@@ -389,157 +395,5 @@ impl Drop for Team {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("members", &self.members()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_index_is_called_once_at_any_team_size() {
-        for members in [1, 2, 3, 8] {
-            let pool = Pool::new(members).unwrap();
-            for n in [0, 1, 2, 7, 1000] {
-                for _ in 0..50 {
-                    let hits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
-                    pool.run(n, |i| {
-                        hits[i].fetch_add(1, Ordering::Relaxed);
-                    });
-                    assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_job_inside_a_task_panics_instead_of_waiting_for_itself() {
-        let (pool, other) = (Pool::new(2).unwrap(), Pool::new(2).unwrap());
-        let nested = catch_unwind(AssertUnwindSafe(|| pool.run(4, |_| pool.run(4, |_| {}))));
-        assert!(nested.is_err());
-        let counted = AtomicUsize::new(0);
-        let count = |_| {
-            counted.fetch_add(1, Ordering::Relaxed);
-        };
-        pool.run(4, |_| other.run(4, count));
-        assert_eq!(counted.into_inner(), 16);
-    }
-
-    #[test]
-    fn members_that_rest_leave_no_index_and_take_none_twice() {
-        yielding::tests::ALWAYS.store(true, Ordering::Relaxed);
-        let pool = Pool::new(4).unwrap();
-        for n in [2, 40, 1000] {
-            let hits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
-            pool.run(n, |i| {
-                hits[i].fetch_add(1, Ordering::Relaxed);
-            });
-            assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
-        }
-        yielding::tests::ALWAYS.store(false, Ordering::Relaxed);
-    }
-
-    #[test]
-    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
-        let pool = Pool::new(3).unwrap();
-        let r = catch_unwind(AssertUnwindSafe(|| pool.run(100, |i| assert!(i != 57, "index 57"))));
-        assert!(r.is_err());
-        let sum = AtomicUsize::new(0);
-        pool.run(100, |i| {
-            sum.fetch_add(i, Ordering::Relaxed);
-        });
-        assert_eq!(sum.load(Ordering::Relaxed), 4950);
-    }
-
-    #[test]
-    fn members_park_and_wake() {
-        let pool = Pool::new(4).unwrap();
-        for _ in 0..5 {
-            thread::sleep(std::time::Duration::from_millis(5));
-            let sum = AtomicUsize::new(0);
-            pool.run(64, |i| {
-                sum.fetch_add(i, Ordering::Relaxed);
-            });
-            assert_eq!(sum.load(Ordering::Relaxed), 2016);
-        }
-    }
-
-    /// Members outside a view neither work nor delay its members, and the views take turns.
-    #[test]
-    fn a_limited_view_uses_the_first_members_alone() {
-        let whole = Pool::new(6).unwrap();
-        for members in [1, 2, 5, 6, 99] {
-            let few = whole.limited(members);
-            assert_eq!(few.members(), members.min(6));
-            for _ in 0..50 {
-                for pool in [&few, &whole] {
-                    let names = Mutex::new(std::collections::HashSet::new());
-                    let hits: Vec<AtomicUsize> = (0..40).map(|_| AtomicUsize::new(0)).collect();
-                    pool.run(40, |i| {
-                        hits[i].fetch_add(1, Ordering::Relaxed);
-                        let name = thread::current().name().unwrap_or_default().to_owned();
-                        names.lock().unwrap().insert(name);
-                    });
-                    assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
-                    let names = names.into_inner().unwrap();
-                    let stranger = |n: &String| {
-                        n.strip_prefix("leyden-")
-                            .is_some_and(|n| n.parse::<usize>().unwrap() >= pool.members())
-                    };
-                    assert!(!names.iter().any(stranger), "{names:?} of {}", pool.members());
-                }
-            }
-        }
-        let last = whole.limited(2);
-        drop(whole);
-        last.run(10, |_| {});
-    }
-
-    #[test]
-    fn any_number_of_members_is_spread_over_the_groups() {
-        let group = |members| MemberGroup { cpus: None, members };
-        assert_eq!(spread(&[group(3)]), [0, 0, 0]);
-        assert_eq!(spread(&[group(2), group(2)]), [0, 1, 0, 1]);
-        assert_eq!(spread(&[group(4), group(2)]), [0, 0, 1, 0, 0, 1]);
-        assert_eq!(spread(&[]), [0]);
-        assert_eq!(spread(&[group(0), group(2)]), [1, 1]);
-        assert_eq!(spread(&[group(usize::MAX), group(5)]).len(), MAX_MEMBERS);
-        // Members of one group own neighbouring ranges.
-        assert_eq!(*ranges_of(&[0, 1, 0, 1]), [0, 2, 1, 3]);
-        assert_eq!(*ranges_of(&[0, 1, 0]), [0, 2, 1]);
-    }
-
-    #[test]
-    fn groups_bind_their_members() {
-        let Some(cpu) = crate::cpu::topology::Topology::detect().allowed().first() else { return };
-        let cpus = CpuList::from_iter([cpu]);
-        let pool = Pool::grouped(&[MemberGroup { cpus: Some(cpus.clone()), members: 2 }]).unwrap();
-        let own = thread::current().id();
-        for _ in 0..20 {
-            pool.run(100, |_| {
-                if thread::current().id() != own && pool.unbound().is_none() {
-                    let now = crate::cpu::topology::Topology::detect().affinity;
-                    assert!(!cfg!(target_os = "linux") || now == cpus, "{now}");
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn two_callers_take_turns() {
-        let pool = Pool::new(2).unwrap();
-        let sum = AtomicUsize::new(0);
-        thread::scope(|s| {
-            for _ in 0..2 {
-                s.spawn(|| {
-                    for _ in 0..200 {
-                        pool.run(10, |i| {
-                            sum.fetch_add(i, Ordering::Relaxed);
-                        });
-                    }
-                });
-            }
-        });
-        assert_eq!(sum.load(Ordering::Relaxed), 2 * 200 * 45);
     }
 }
