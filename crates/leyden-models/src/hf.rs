@@ -14,7 +14,7 @@ use crate::onnx::OnnxTensors;
 use crate::prompts::Prompts;
 use crate::vector_form::VectorForm;
 use leyden_tensor::{
-    DType, HfFile, HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Safetensors, StackRows, Stacked,
+    DType, HfFile, HfFolder, HfQuantised, Json, Metadata, OwnedTensor, Run, Safetensors, StackRows, Stacked,
     TensorInfo, TensorView, Value, WeightSource,
 };
 use std::fs;
@@ -386,13 +386,18 @@ impl WeightSource for HfModel {
         self.weights().tensor_names().into_iter().filter(needed).collect()
     }
 
-    fn composed(&self, name: &str, shape: &[usize]) -> Result<Option<OwnedTensor>, leyden_tensor::Error> {
+    fn composed(
+        &self,
+        name: &str,
+        shape: &[usize],
+        run: &Run<'_>,
+    ) -> Result<Option<OwnedTensor>, leyden_tensor::Error> {
         if let Some(graph) = &self.graph {
             return Ok(graph.composed(name));
         }
         let quantised = |called: &str, names: Vec<String>| {
             let found = names.first().and_then(|name| self.quantised(name));
-            found.map(|(files, quantised)| quantised.compose(files, called, &names, shape)).transpose()
+            found.map(|(files, quantised)| quantised.compose(files, called, &names, shape, run)).transpose()
         };
         let Some(files) = self.files() else { return Ok(None) };
         let Some((layer, part, stack)) = self.stack(name) else {

@@ -404,7 +404,8 @@ impl Loader<'_> {
 
     /// Calls [`WeightSource::composed`], and notes the rounding error.
     fn composed(&self, name: &str, shape: &[usize]) -> Result<Option<OwnedTensor>, Error> {
-        let found = self.source.composed(name, shape)?;
+        let run = |n: usize, task: &(dyn Fn(usize) + Sync)| self.cpu.pool().run(n, task);
+        let found = self.source.composed(name, shape, &run)?;
         if let Some(tensor) = found.as_ref().filter(|tensor| tensor.loss > 0.0) {
             self.rounded.borrow_mut().push((tensor.dtype, tensor.loss));
         }

@@ -40,6 +40,7 @@ mod file;
 mod formats;
 mod hf_quant;
 pub mod quant;
+mod run;
 mod view;
 
 pub use dtype::{DType, UnknownDType};
@@ -52,4 +53,5 @@ pub use file::{
     says_nothing,
 };
 pub use hf_quant::HfQuantised;
+pub use run::{Run, in_turn};
 pub use view::{OwnedTensor, TensorView};

@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::dtype::UnknownDType;
-use crate::{DType, Error, OwnedTensor, TensorView};
+use crate::{DType, Error, OwnedTensor, Run, TensorView};
 
 pub use folder_files::FolderFiles;
 pub use gguf::Gguf;
@@ -93,11 +93,12 @@ pub trait WeightSource: Send + Sync {
 
     /// Builds a tensor that the files store in another form than this name stands for, for example the matrices of
     /// all experts of a layer, each stored as a tensor of its own. Returns `None` if tensors are stored as they are
-    /// asked for. `shape` is the shape that the caller needs; memory is allocated for no other.
+    /// asked for. `shape` is the shape that the caller needs; memory is allocated for no other. `run` executes the tasks
+    /// of a conversion.
     ///
     /// # Errors
     /// A part is missing, or parts do not fit each other or the shape; the error names one.
-    fn composed(&self, _name: &str, _shape: &[usize]) -> Result<Option<OwnedTensor>, Error> {
+    fn composed(&self, _name: &str, _shape: &[usize], _run: &Run<'_>) -> Result<Option<OwnedTensor>, Error> {
         Ok(None)
     }
 

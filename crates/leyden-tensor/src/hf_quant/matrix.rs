@@ -6,12 +6,14 @@
 
 use crate::DType;
 use crate::quant::{Block, Q4_0, Q5_0, Q8_0, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::run::Run;
 use std::ops::Range;
-use std::panic::resume_unwind;
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 /// Values in a block of the formats below.
 const BLOCK: usize = 32;
+/// Maximum number of tasks of a matrix: more than threads, of which some may be slower.
+const TASKS: usize = 256;
 /// Maximum relative rounding error of a scale in half precision: half of its last bit, if it is not subnormal.
 const MAX_SCALE_LOSS: f32 = 1.0 / 2048.0;
 
@@ -117,8 +119,13 @@ impl Matrix<'_> {
     }
 
     /// Returns the smallest format that holds the matrix.
-    pub(super) fn target(&self) -> Target {
-        self.integers().unwrap_or_else(|| self.float_target())
+    pub(super) fn target(&self, run: &Run<'_>) -> Target {
+        self.integers().unwrap_or_else(|| self.float_target(run))
+    }
+
+    /// Returns the number of rows of each task but the last: a multiple of eight, because words hold eight outputs.
+    fn rows_of_task(&self) -> usize {
+        self.rows.div_ceil(TASKS).next_multiple_of(8).max(8)
     }
 
     /// Returns the smallest integer format that holds the matrix, if any.
@@ -143,18 +150,22 @@ impl Matrix<'_> {
 
     /// Returns the first float format that holds all values exactly; else F16, which rounds to eleven significant
     /// bits, if all values are in its range; else F32.
-    fn float_target(&self) -> Target {
-        let (mut half, mut brain, mut most, mut least) = (true, true, 0.0_f32, f32::MAX);
-        self.for_values(0..self.rows, |_, values| {
-            for &v in values {
-                half &= f16_to_f32(f32_to_f16(v)) == v;
-                brain &= bf16_to_f32(f32_to_bf16(v)) == v;
-                most = most.max(v.abs());
-                if v != 0.0 {
-                    least = least.min(v.abs());
+    fn float_target(&self, run: &Run<'_>) -> Target {
+        let all = Mutex::new((true, true, 0.0_f32));
+        let each = self.rows_of_task();
+        run(self.rows.div_ceil(each), &|task| {
+            let (mut half, mut brain, mut most) = (true, true, 0.0_f32);
+            self.for_values(task * each..((task + 1) * each).min(self.rows), |_, values| {
+                for &v in values {
+                    half &= f16_to_f32(f32_to_f16(v)) == v;
+                    brain &= bf16_to_f32(f32_to_bf16(v)) == v;
+                    most = most.max(v.abs());
                 }
-            }
+            });
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            *all = (all.0 && half, all.1 && brain, all.2.max(most));
         });
+        let (half, brain, most) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (half, brain) {
             (true, _) => Target::F16,
             (_, true) => Target::BF16,
@@ -166,23 +177,21 @@ impl Matrix<'_> {
 
     /// Writes all rows and returns the largest relative rounding error, as
     /// [`OwnedTensor::loss`](crate::OwnedTensor::loss).
-    pub(super) fn write(&self, target: Target, out: &mut [u8]) -> f32 {
+    pub(super) fn write(&self, target: Target, out: &mut [u8], run: &Run<'_>) -> f32 {
         let row_bytes = out.len() / self.rows.max(1);
-        // Words hold eight outputs, so tasks begin at multiples of eight rows.
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let each = self.rows.div_ceil(threads).next_multiple_of(8).max(8);
-        thread::scope(|scope| {
-            let parts = out.chunks_mut((each * row_bytes).max(1)).enumerate();
-            let tasks: Vec<_> = parts
-                .map(|(i, out)| {
-                    let rows = i * each..((i + 1) * each).min(self.rows);
-                    scope.spawn(move || self.write_rows(target, rows, row_bytes, out))
-                })
-                .collect();
-            let losses =
-                tasks.into_iter().map(|task| task.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            losses.fold(0.0, f32::max)
-        })
+        let each = self.rows_of_task();
+        // Each lock is taken once, by the task of its rows.
+        let parts: Vec<Mutex<&mut [u8]>> =
+            out.chunks_mut((each * row_bytes).max(1)).map(Mutex::new).collect();
+        let all = Mutex::new(0.0_f32);
+        run(parts.len(), &|task| {
+            let rows = task * each..((task + 1) * each).min(self.rows);
+            let mut out = parts[task].lock().unwrap_or_else(PoisonError::into_inner);
+            let loss = self.write_rows(target, rows, row_bytes, &mut out);
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            *all = all.max(loss);
+        });
+        all.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_rows(&self, target: Target, rows: Range<usize>, row_bytes: usize, out: &mut [u8]) -> f32 {

@@ -13,6 +13,7 @@ mod parts;
 
 use crate::error::{Error, ErrorKind};
 use crate::file::{Json, Safetensors, TensorInfo, WeightSource};
+use crate::run::Run;
 use crate::view::OwnedTensor;
 use config::Method;
 use matrix::Target;
@@ -74,7 +75,7 @@ impl HfQuantised {
     }
 
     /// Converts the matrix `names[0]`, or a stack of all named matrices, to one tensor of this shape, called
-    /// `name` in messages.
+    /// `name` in messages. `run` executes the tasks of the conversion.
     ///
     /// # Errors
     /// A part is missing or does not fit the others, the shape differs, or a value is NaN. The error names the
@@ -85,6 +86,7 @@ impl HfQuantised {
         name: &str,
         names: &[String],
         shape: &[usize],
+        run: &Run<'_>,
     ) -> Result<OwnedTensor, Error> {
         let parts = Parts { weights, method: self.0 };
         let all = names.iter().map(|name| parts.matrix(name)).collect::<Result<Vec<_>, _>>()?;
@@ -100,7 +102,7 @@ impl HfQuantised {
         if let Some((_, name)) = all.iter().zip(names).find(|(m, _)| m.has_nan()) {
             return Err(parts.unfit(name, "numbers, not NaN"));
         }
-        let target = all.iter().map(|m| m.target()).max().unwrap_or(Target::F32);
+        let target = all.iter().map(|m| m.target(run)).max().unwrap_or(Target::F32);
         let dtype = target.dtype();
         let too_large = || parts.unfit(name, "a size that fits memory");
         let row_bytes = dtype.row_bytes(k).ok_or_else(too_large)?;
@@ -111,7 +113,8 @@ impl HfQuantised {
         let mut loss = 0.0_f32;
         let mut used = Vec::new();
         for (i, (matrix, name)) in all.iter().zip(names).enumerate() {
-            loss = loss.max(matrix.write(target, &mut out[i * rows * row_bytes..][..rows * row_bytes]));
+            let out = &mut out[i * rows * row_bytes..][..rows * row_bytes];
+            loss = loss.max(matrix.write(target, out, run));
             used.extend(parts.used(name));
         }
         Ok(OwnedTensor { name: name.to_owned(), dtype, shape: found, bytes: out, parts: used, loss })
