@@ -1,11 +1,12 @@
 //! Waiting times: the long request of one client does not delay another client.
 //!
-//! Bounds are multiples of what an undisturbed request of the same run takes, and generous: a machine that does other
-//! things besides must not fail them, only waiting for the whole of somebody else's work.
+//! The tests compare orders of events and processor time of the server, no waiting times: these depend on what else the
+//! machine does.
 
-use leyden_testkit::emulated;
+use leyden_testkit::{emulated, patience};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,27 +47,10 @@ fn exchange(address: &str, request: &[u8]) -> String {
     answer
 }
 
-/// Measures the time of a small request with key `b`.
-fn hello(address: &str) -> Duration {
-    let begun = Instant::now();
+/// Sends a small request with key `b`, which is answered.
+fn hello(address: &str) {
     let answer = exchange(address, &of("b", COMPLETIONS, &json!({ "prompt": "Hello", "max_tokens": 1 })));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    begun.elapsed()
-}
-
-/// The longest of such waits while `work` goes on, and how often there was one.
-fn waits_beside(address: &str, work: impl FnOnce() + Send) -> Duration {
-    thread::scope(|scope| {
-        let work = scope.spawn(work);
-        let mut longest = Duration::ZERO;
-        loop {
-            longest = longest.max(hello(address));
-            if work.is_finished() {
-                work.join().unwrap();
-                return longest;
-            }
-        }
-    })
 }
 
 /// Processor time that a process has had, in milliseconds.
@@ -81,14 +65,14 @@ fn megabytes(n: usize) -> usize {
     if emulated() { 20_000 } else { n * 1_000_000 }
 }
 
-/// Prompts of megabytes that cannot fit are refused at once, as text, as a message and in lists (vLLM's issue 24910).
+/// Prompts of megabytes that cannot fit are refused before they are tokenized, as text, as a message and in lists
+/// (vLLM's issue 24910).
 #[test]
 fn prompts_that_cannot_fit_keep_nobody_waiting() {
     let files = Files::new();
     let server = Server::start(&["--api-keys", &keys(&files)]);
     let address = &server.address;
     hello(address);
-    let alone = (0..5).map(|_| hello(address)).max().unwrap();
     let flood = |bytes: usize| {
         thread::scope(|scope| {
             for i in 0..6 {
@@ -110,12 +94,13 @@ fn prompts_that_cannot_fit_keep_nobody_waiting() {
             }
         });
     };
-    let begun = Instant::now();
-    let longest = waits_beside(address, || flood(megabytes(8) - 1000));
-    eprintln!("alone {alone:?}, beside {longest:?}, all in {:?}", begun.elapsed());
-    // Tokenising them would take a processor several seconds each.
-    let bound = (alone * 20).max(Duration::from_secs(if emulated() { 100 } else { 2 }));
-    assert!(longest < bound, "{longest:?} beside prompts of megabytes, {alone:?} alone");
+    let begun = busy(server.pid());
+    flood(megabytes(8) - 1000);
+    let taken = busy(server.pid()) - begun;
+    eprintln!("six prompts of megabytes take {taken} ms of a processor");
+    // Tokenising them would take several seconds each.
+    assert!(emulated() || taken < 10_000, "{taken} ms of a processor for prompts that are refused");
+    hello(address);
     server.end();
 }
 
@@ -126,21 +111,26 @@ fn counting_the_tokens_of_long_texts_keeps_nobody_waiting() {
     let server = Server::start(&["--api-keys", &keys(&files)]);
     let address = &server.address;
     hello(address);
-    let alone = (0..5).map(|_| hello(address)).max().unwrap();
     let text = ".".repeat(megabytes(1));
     let request = of("a", "/tokenize", &json!({ "prompt": text }));
-    let begun = Instant::now();
-    let longest = waits_beside(address, || {
-        thread::scope(|scope| {
-            for _ in 0..12 {
-                scope.spawn(|| assert!(exchange(address, &request).starts_with("HTTP/1.1 200")));
-            }
-        });
+    let counted = AtomicUsize::new(0);
+    let answered = thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| {
+                assert!(exchange(address, &request).starts_with("HTTP/1.1 200"));
+                counted.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        // The number of small requests that were answered before the last of the long ones.
+        let mut answered = 0;
+        while counted.load(Ordering::SeqCst) < 24 {
+            hello(address);
+            answered += usize::from(counted.load(Ordering::SeqCst) < 24);
+        }
+        answered
     });
-    let all = begun.elapsed();
-    eprintln!("alone {alone:?}, beside {longest:?}, all in {all:?}");
-    let bound = (alone * 20).max(all / 3).max(Duration::from_millis(500));
-    assert!(longest < bound, "{longest:?} beside texts that took {all:?}, {alone:?} alone");
+    eprintln!("{answered} small requests beside 24 long texts");
+    assert!(answered > 0, "every small request waited for all long texts");
     server.end();
 }
 
@@ -159,13 +149,14 @@ fn work_ends_with_its_client() {
     thread::sleep(Duration::from_millis(50));
     drop(clients);
     // Until it is at rest.
-    let mut last = busy(server.pid());
+    let (limit, mut last) = (Instant::now() + patience(Duration::from_secs(60)), busy(server.pid()));
     loop {
         thread::sleep(Duration::from_millis(300));
         let now = busy(server.pid());
         if now <= last + 10 {
             break;
         }
+        assert!(Instant::now() < limit, "the server works on for clients that have gone");
         last = now;
     }
     let dropped = last - begun;
@@ -182,24 +173,33 @@ fn a_short_prompt_passes_long_ones() {
     let address = &server.address;
     let ask = |i: usize, words: usize| {
         let prompt = format!("{i} ") + &"the king and the fox ".repeat(words / 5);
-        let begun = Instant::now();
         let answer =
             exchange(address, &post(COMPLETIONS, &json!({ "prompt": prompt, "max_tokens": 1 }).to_string()));
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        begun.elapsed()
     };
-    ask(0, 100);
-    let alone = ask(1, 10);
-    let (long, short, waited) = thread::scope(|scope| {
-        let long: Vec<_> = (0..60).map(|i| scope.spawn(move || ask(100 + i, 400))).collect();
-        thread::sleep(alone);
-        let begun = Instant::now();
-        let short = ask(2, 10);
-        let waited = begun.elapsed();
-        (long.into_iter().map(|t| t.join().unwrap()).max().unwrap(), short, waited)
+    let waiting = || {
+        let page = exchange(address, b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let line = page.lines().find(|line| line.starts_with("vllm:num_requests_waiting")).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    const LONG: usize = 60;
+    let answered = AtomicUsize::new(0);
+    let before = thread::scope(|scope| {
+        for i in 0..LONG {
+            let (ask, answered) = (&ask, &answered);
+            scope.spawn(move || {
+                ask(100 + i, 400);
+                answered.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let limit = Instant::now() + patience(Duration::from_secs(60));
+        while waiting() < 8.0 {
+            assert!(Instant::now() < limit, "no prompt waits");
+        }
+        ask(2, 10);
+        answered.load(Ordering::SeqCst)
     });
-    eprintln!("alone {alone:?}, beside {short:?}, the long ones {long:?}");
-    let bound = (alone * 20).max(long / 2);
-    assert!(waited < bound, "{waited:?} beside prompts that took {long:?}, {alone:?} alone");
+    eprintln!("{before} of {LONG} long prompts were answered before the short one");
+    assert!(before < LONG, "the short prompt waited for all long ones");
     server.end();
 }

@@ -227,11 +227,19 @@ fn who_is_refused_early_still_hears_it() {
 #[test]
 fn slow_bodies_make_way() {
     run(async {
-        let limits = Limits { connections: 32, connections_per_peer: 16, ..Limits::default() };
+        // A slow client is cut off after an hour: every answer within the time of the test did not wait for that.
+        let hour = Duration::from_secs(3600);
+        let limits = Limits {
+            connections: 32,
+            connections_per_peer: 16,
+            header_time: hour,
+            idle_time: hour,
+            body_stall: hour,
+            body_time: hour,
+            ..Limits::default()
+        };
         let server = server(limits, Duration::from_secs(30)).await;
         let wanted = server.story(1, 4).await;
-        // A slow body is given up after fifteen seconds at the earliest: earlier answers did not wait for that.
-        let before = Duration::from_secs(10);
         let head = format!(
             "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n{{"
         );
@@ -244,21 +252,17 @@ fn slow_bodies_make_way() {
             }
             slow.push(stream);
         }
-        let begin = std::time::Instant::now();
         for path in ["/health", "/health/live", "/metrics"] {
             let get = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
             let answer = server.exchange(get.as_bytes()).await;
             assert_eq!(status(&answer), "200", "{path}: {answer}");
         }
-        assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
         // A connection from another address is not even told to retry.
         let other = tokio::net::TcpSocket::new_v4().unwrap();
         other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
         let mut other = other.connect(server.address).await.unwrap();
-        let begin = std::time::Instant::now();
         other.write_all(&post(&story(1, 4), "connection: close\r\n")).await.unwrap();
         assert_eq!(status(&rest(&mut other).await), "200");
-        assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
         // The same address may be told to retry in a second.
         let answer = loop {
             let answer = server.exchange(&post(&story(1, 4), "connection: close\r\n")).await;
@@ -269,7 +273,6 @@ fn slow_bodies_make_way() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
         assert_eq!(status(&answer), "200", "{answer}");
-        assert!(begin.elapsed() < before, "{:?}", begin.elapsed());
         drop(slow);
         assert_eq!(server.story(1, 4).await, wanted);
     });
