@@ -41,8 +41,9 @@ pub struct LoadOptions {
     pub exact: bool,
     /// Cache of packed weights between starts; by default none.
     pub packs: PackCache,
-    /// True to multiply matrices stored as floats in 8-bit integers, with a scale for 32 values and activations
-    /// quantised token by token. Matrices that would lose too much stay as they are.
+    /// True to multiply matrices stored as floats in 8-bit integers. Of an encoder they have a scale per output row, or
+    /// per 32 values where that loses too much, and attention is computed in 8-bit integers too; of a decoder they have
+    /// a scale per 32 values. Matrices that would still lose too much stay in floats.
     pub int8: bool,
     /// Default LoRA adapters, PEFT folders or GGUF files, each with its scale.
     pub lora: Vec<(PathBuf, f32)>,
