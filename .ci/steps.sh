@@ -10,9 +10,17 @@ mkdir -p "$target"
 results=()
 failed=0
 
+# Names of the steps to run; empty for all.
+wanted_steps=()
+
+# step NAME COMMAND…: runs a step, if it is wanted, and notes its verdict and seconds.
 step() {
     local name=$1 started=$SECONDS status
     shift
+    if [ ${#wanted_steps[@]} -gt 0 ] && [[ " ${wanted_steps[*]} " != *" $name "* ]]; then
+        results+=("$(printf '%-10s not run: not asked for' "$name")")
+        return
+    fi
     echo
     echo "=== $name: $*"
     if "$@"; then
@@ -103,7 +111,7 @@ arm_check() {
 # Whether what is tested under emulation differs from the commit of the last nightly run that passed.
 arm_changed() {
     local tested
-    tested=$(python3 -c 'import json; r = json.load(open(".ci/nightly.json")); print(r["commit"] if r["passed"] else "")') || return 0
+    tested=$(python3 -c 'import json; r = json.load(open(".ci/nightly.json")); print(r["commit"] if r["passed"] and r["complete"] else "")') || return 0
     [ -n "$tested" ] && git cat-file -e "$tested^{commit}" 2>/dev/null || return 0
     ! git diff --quiet "$tested" HEAD -- crates/leyden-kernels crates/leyden-tensor crates/*/Cargo.toml Cargo.lock
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::print_stdout, reason = "a program that reports to a terminal")]
 
 mod bench;
+mod command;
+mod coverage;
 mod embed;
 mod lint;
 mod nightly;
@@ -24,11 +26,20 @@ const TASKS: &[Task] = &[
         help: "write docs/benchmarks.md and its chart from bench/results",
         run: bench::report,
     },
+    Task {
+        name: "coverage",
+        help: "print the lines of each crate that tests run; -p CRATE for some crates",
+        run: coverage::run,
+    },
     Task { name: "embed", help: "make the embedded model from its F16 weights", run: embed::run },
-    Task { name: "lint", help: "check the invariants of ARCHITECTURE.md", run: lint::run },
+    Task {
+        name: "lint",
+        help: "check the invariants of ARCHITECTURE.md, and commits; --since COMMIT for published ones",
+        run: lint::run,
+    },
     Task {
         name: "nightly",
-        help: "run .ci/nightly and keep its result in .ci/nightly.json",
+        help: "run .ci/nightly, or the named steps of it, and keep its result in .ci/nightly.json",
         run: nightly::run,
     },
 ];

@@ -1,23 +1,32 @@
 //! `cargo xtask nightly`: runs `.ci/nightly` and writes its result to `.ci/nightly.json`.
 //!
-//! The gate reads the commit there: if the kernels have not changed since, it skips their emulated tests.
+//! The gate reads the commit of a complete run there: if the kernels have not changed since, it skips their emulated
+//! tests.
 
-use serde::Serialize;
+use crate::command::output;
+use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-#[derive(Serialize)]
-struct Outcome {
-    date: String,
-    commit: String,
-    passed: bool,
+/// Record of a run.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Outcome {
+    /// Day of the run.
+    pub(crate) date: String,
+    /// Commit that was tested.
+    pub(crate) commit: String,
+    /// True if no step failed.
+    pub(crate) passed: bool,
+    /// True if every step was run.
+    pub(crate) complete: bool,
     /// Lines of the summary: step, verdict, seconds.
-    summary: Vec<String>,
+    pub(crate) summary: Vec<String>,
 }
 
-/// Runs all steps; returns an error if one failed. The result is written in either case.
-pub(crate) fn run(root: &Path, _: &[String]) -> Result<(), String> {
+/// Runs the named steps, or all; returns an error if one failed. The result is written in either case.
+pub(crate) fn run(root: &Path, steps: &[String]) -> Result<(), String> {
     let changed = output(root, "git", &["status", "--porcelain", "--untracked-files=no"])?;
     if !changed.is_empty() {
         return Err("commit your changes first: the result is that of a commit".to_owned());
@@ -25,6 +34,7 @@ pub(crate) fn run(root: &Path, _: &[String]) -> Result<(), String> {
     let commit = output(root, "git", &["rev-parse", "HEAD"])?;
     let mut script = Command::new("bash")
         .arg(".ci/nightly")
+        .args(steps)
         .current_dir(root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -40,21 +50,10 @@ pub(crate) fn run(root: &Path, _: &[String]) -> Result<(), String> {
         }
     }
     let passed = script.wait().map_err(|e| e.to_string())?.success();
-    let result = Outcome { date: output(root, "date", &["-u", "+%Y-%m-%d"])?, commit, passed, summary };
+    let complete = !summary.is_empty() && !summary.iter().any(|line| line.contains(" not run: "));
+    let date = output(root, "date", &["-u", "+%Y-%m-%d"])?;
+    let result = Outcome { date, commit, passed, complete, summary };
     let text = serde_json::to_string_pretty(&result).map_err(|e| e.to_string())?;
     crate::bench::write(&root.join(".ci/nightly.json"), &(text + "\n"))?;
     if passed { Ok(()) } else { Err("a step failed".to_owned()) }
-}
-
-fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).current_dir(root).output();
-    let output = output.map_err(|e| format!("{program}: {e}"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "{program} {}: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -4,10 +4,12 @@
 //! [`Finding`]s. `ARCHITECTURE.md` lists the rules under "Invariants".
 
 mod architectures;
+mod commits;
 mod environment;
 mod floors;
 mod imports;
 mod isa;
+mod nightly_record;
 mod runtime;
 mod size;
 mod source;
@@ -15,7 +17,7 @@ mod state;
 mod unsafe_code;
 mod wording;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -65,27 +67,52 @@ const RULES: &[Rule] = &[
     Rule { name: "wording", check: wording::check },
 ];
 
-/// Checks the tree at `root`; the error is the summary line.
-pub(crate) fn run(root: &Path, _: &[String]) -> Result<(), String> {
+/// Number of rules that check no source file: commits, and the record of the nightly run.
+const OTHER_RULES: usize = 2;
+
+/// Checks the tree at `root`, and the commits after `--since COMMIT` or after `origin/main`; the error is the summary
+/// line.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let since = match arguments {
+        [] => None,
+        [option, commit] if option == "--since" => Some(commit.as_str()),
+        _ => return Err("usage: cargo xtask lint [--since COMMIT]".to_owned()),
+    };
     let sources = load(root)?;
     let facts = facts(&sources);
     let mut broken = 0;
+    let mut report = |path: &str, finding: &Finding, rule: &str| {
+        let kind = if finding.remark { "remark" } else { "broken" };
+        println!("{path}:{}: {kind}: {} [{rule}]", finding.line, finding.message);
+        broken += usize::from(!finding.remark);
+    };
     for source in &sources {
         for rule in RULES {
             for finding in (rule.check)(source, &facts) {
-                let kind = if finding.remark { "remark" } else { "broken" };
-                println!("{}:{}: {kind}: {} [{}]", source.path, finding.line, finding.message, rule.name);
-                broken += usize::from(!finding.remark);
+                report(&source.path, &finding, rule.name);
             }
         }
     }
-    let summary = format!("lint: {} rules, {} files, {broken} broken", RULES.len(), sources.len());
+    for (commit, finding) in &commits::check(root, since)? {
+        report(commit, finding, "commits");
+    }
+    for finding in &nightly_record::check(root) {
+        report(nightly_record::PATH, finding, "nightly");
+    }
+    let rules = RULES.len() + OTHER_RULES;
+    let summary = format!("lint: {rules} rules, {} files, {broken} broken", sources.len());
     if broken == 0 {
         println!("{summary}");
         Ok(())
     } else {
         Err(summary)
     }
+}
+
+/// Returns the numbers of the lines outside tests of each file.
+pub(crate) fn lines_outside_tests(root: &Path) -> Result<BTreeMap<String, BTreeSet<usize>>, String> {
+    let lines = |source: &Source| source.lines().map(|(number, _)| number).collect();
+    Ok(load(root)?.iter().map(|source| (source.path.clone(), lines(source))).collect())
 }
 
 fn facts(sources: &[Source]) -> Facts {
@@ -112,10 +139,14 @@ fn load(root: &Path) -> Result<Vec<Source>, String> {
         let path = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().replace('\\', "/");
         sources.push(Source::new(path, &text));
     }
-    // `#[cfg(test)] mod name;` marks another file as a test.
+    // `#[cfg(test)] mod name;` marks another file as a test, and with `name/mod.rs` all files of its folder.
     let test_files: BTreeSet<String> = sources.iter().flat_map(Source::test_modules).collect();
+    let is_test = |path: &str| {
+        let mut folders = test_files.iter().filter_map(|file| file.strip_suffix("mod.rs"));
+        test_files.contains(path) || folders.any(|folder| path.starts_with(folder))
+    };
     for source in &mut sources {
-        if test_files.contains(&source.path) {
+        if is_test(&source.path) {
             source.mark_as_test();
         }
     }
@@ -173,17 +204,20 @@ mod tests {
         fs::write(&file, "fn f() { unsafe { g() } }\n").unwrap();
         let result = run(&root, &[]);
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(result, Err(format!("lint: {} rules, 2 files, 1 broken", RULES.len())));
+        let rules = RULES.len() + OTHER_RULES;
+        assert_eq!(result, Err(format!("lint: {rules} rules, 2 files, 1 broken")));
     }
 
     #[test]
-    fn a_module_declared_for_tests_is_a_test_file() {
+    fn the_files_of_a_module_declared_for_tests_are_test_files() {
         let root = std::env::temp_dir().join(format!("xtask-testmod-{}", std::process::id()));
         let src = root.join("crates/x/src");
         fs::create_dir_all(&src).unwrap();
         fs::write(root.join("ARCHITECTURE.md"), "# Map\n").unwrap();
         fs::write(src.join("lib.rs"), "#[cfg(test)]\nmod conformance;\n").unwrap();
-        fs::write(src.join("conformance.rs"), "fn f() { std::env::var(\"X\"); }\n").unwrap();
+        fs::create_dir(src.join("conformance")).unwrap();
+        fs::write(src.join("conformance/mod.rs"), "mod part;\n").unwrap();
+        fs::write(src.join("conformance/part.rs"), "fn f() { std::env::var(\"X\"); }\n").unwrap();
         let result = run(&root, &[]);
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(result, Ok(()));
