@@ -15,8 +15,14 @@ pub const MAX_ISA: Knob = Knob {
     help: "highest instruction-set tier to use: scalar; avx2, avxvnni, avx512, avx512bf16, amx; neon, dotprod, i8mm",
 };
 
+/// Layout of the INT8 rows of encoders with zeros.
+pub const INT8_LAYOUT: Knob = Knob {
+    name: "LEYDEN_INT8_LAYOUT",
+    help: "layout of the matrices of encoders in 8-bit integers: fastest (default), dense, sparse; results are the same",
+};
+
 /// All settings of this crate.
-pub static KNOBS: &[Knob] = &[MAX_ISA];
+pub static KNOBS: &[Knob] = &[MAX_ISA, INT8_LAYOUT];
 
 impl Knob {
     /// Returns the value, if set and not empty.

@@ -37,6 +37,22 @@ impl OutlierChannels {
         OutlierChannels(slots.try_into().ok())
     }
 
+    /// Returns the channels in the order of their places; none for the last channels.
+    pub(crate) fn channels(&self) -> &[u32] {
+        self.0.as_ref().map_or(&[], |channels| channels.as_slice())
+    }
+
+    /// Returns the outliers whose [`channels`](Self::channels) these are, of a row of `k` values; `None` if one is beyond
+    /// the row, or there are more or fewer.
+    pub(crate) fn from_channels(channels: &[usize], k: usize) -> Option<OutlierChannels> {
+        if channels.is_empty() {
+            return Some(OutlierChannels::LAST);
+        }
+        let all = channels.iter().map(|channel| u32::try_from(*channel).ok().filter(|_| *channel < k));
+        let all: Vec<u32> = all.collect::<Option<_>>()?;
+        Some(OutlierChannels(Some(all.try_into().ok()?)))
+    }
+
     /// Returns the pairs of places that are swapped in a row of `k` values to put the outliers last.
     pub(crate) fn swaps(&self, k: usize) -> impl Iterator<Item = (usize, usize)> {
         let (last, first) = (k.saturating_sub(OUTLIERS), places_of(k) - OUTLIERS);

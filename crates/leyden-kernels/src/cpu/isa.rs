@@ -431,6 +431,12 @@ impl Tier {
         self.level.can_prefetch_to_l1() && !self.prefetches_to_l1
     }
 
+    /// Returns whether a processor of this tier, which is an AVX-512 one, chooses among 64 bytes with one instruction
+    /// (AVX-512 VBMI: Xeon from Ice Lake on, Zen 4 and later).
+    pub(crate) fn permutes_bytes(self) -> bool {
+        self.level >= Level::Avx512 && self.level <= Level::Amx && detected!(avx512 "avx512vbmi")()
+    }
+
     /// Returns whether weights are prefetched into L1.
     pub(crate) fn prefetches_to_l1(self) -> bool {
         self.prefetches_to_l1

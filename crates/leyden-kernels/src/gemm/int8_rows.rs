@@ -1,28 +1,21 @@
-//! INT8 rows: matrices of 8-bit integers with one scale per output row, for encoders, and their products.
+//! INT8 rows: matrices of 8-bit integers with one scale per output row, for encoders.
 //!
-//! Matrices are packed in the groups of `gemm::microkernel::int8_rows`. A task is one group of rows and a range of
-//! tokens, whose activations stay in L2 while the groups change.
+//! Matrices are quantised and packed in the groups of `gemm::microkernel::int8_rows`. Those with zeros may be packed
+//! again as sparse rows (`gemm::sparse_rows`), whose products have the same bits.
 
 use crate::context::Cpu;
 use crate::cpu::isa::Tier;
 use crate::error::Error;
-use crate::gemm::blocking::{check, run_tasks};
-use crate::gemm::epilogue::Write;
-use crate::gemm::microkernel::int8_rows::{
-    Block, GROUP_ROWS, MAX_TOKENS, Results, SCALES_BYTES, block_fn, group_bytes,
-};
+use crate::gemm::microkernel::int8_rows::{Block, GROUP_ROWS, Results, SCALES_BYTES, block_fn, group_bytes};
 use crate::gemm::packed_weights::{Data, Layout, PackedWeights};
-use crate::gemm::product::Product;
+use crate::gemm::product::RowsPart;
 use crate::memory::disjoint::Disjoint;
 use crate::memory::huge::HugeBuf;
-use crate::ops::Activation;
 use crate::quant::encode_weights::decode_row;
-use crate::quant::packed_a::PackedA;
-use crate::quant::token_rows::{TokenRows, Tokens, ZERO_POINT};
-use crate::types::{ActFormat, OUTLIERS, OutlierChannels, places_of};
+use crate::quant::token_rows::ZERO_POINT;
+use crate::types::{OUTLIERS, OutlierChannels, places_of};
 use leyden_tensor::quant::{INT8_GREATEST, RowLosses, f16_to_f32, int8_row, largest_magnitude};
 use leyden_tensor::{DType, TensorView};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of values in a row: sums of as many products are below 2^31 in magnitude.
@@ -33,11 +26,13 @@ fn padded_group_bytes(k: usize) -> Option<usize> {
     (k <= MAX_DEPTH).then(|| group_bytes(places_of(k)))
 }
 
+/// Returns the bytes of a group of rows and of a matrix `[rows, k]`; `None` if they overflow or `k` exceeds [`MAX_DEPTH`].
+pub(super) fn whole_bytes(rows: usize, k: usize) -> Option<(usize, usize)> {
+    padded_group_bytes(k).and_then(|each| Some((each, each.checked_mul(rows.div_ceil(GROUP_ROWS))?)))
+}
+
 /// Bytes of a block of Q8_0.
 const Q8_0_BYTES: usize = 34;
-
-/// Bytes of quantised tokens per task: they are read once per group of rows, and stay in L2 beside it.
-const TOKENS_BYTES: usize = 192 << 10;
 
 /// Returns the scale of a row of Q8_0 if all blocks have the same; a block of zeros may have any scale.
 fn common_scale(row: &[u8]) -> Option<f32> {
@@ -76,8 +71,7 @@ impl PackedWeights {
             return Ok(None);
         }
         let groups = rows.div_ceil(GROUP_ROWS);
-        let sizes = padded_group_bytes(k).and_then(|each| Some((each, each.checked_mul(groups)?)));
-        let (each, bytes) = sizes.ok_or_else(|| Error::too_large(tensor.name()))?;
+        let (each, bytes) = whole_bytes(rows, k).ok_or_else(|| Error::too_large(tensor.name()))?;
         let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
         cpu.place(&mut data);
         let out = Disjoint::new(data.as_mut_slice());
@@ -111,16 +105,16 @@ impl PackedWeights {
         if !finite.into_inner() {
             return Ok(None);
         }
-        let layout = Layout::Int8Rows { group_bytes: each, outliers: OutlierChannels::LAST };
+        let layout = Layout::Int8Rows { group_bytes: each, outliers: None };
         let (name, dtype) = (tensor.name().to_owned(), DType::Q8_0);
         let packed = PackedWeights { name, dtype, count: 1, rows, k, data: Data::Memory(data), layout };
         Ok(Some((packed, losses.into_iter().collect())))
     }
 
-    /// Returns whether this is a matrix of INT8 rows.
+    /// Returns true for INT8 rows whose outlier channels are not set yet.
     #[must_use]
-    pub fn is_int8_rows(&self) -> bool {
-        matches!(self.layout, Layout::Int8Rows { .. })
+    pub fn lacks_outliers(&self) -> bool {
+        matches!(self.layout, Layout::Int8Rows { outliers: None, .. })
     }
 
     /// Sets the outlier channels of the input, which have a scale of their own, and moves their columns last. Can be
@@ -129,10 +123,10 @@ impl PackedWeights {
     /// # Panics
     /// If the matrix is of another kind, or its outliers are already set.
     pub fn set_outliers(&mut self, outliers: OutlierChannels) {
-        let Layout::Int8Rows { group_bytes, outliers: OutlierChannels::LAST } = self.layout else {
+        let Layout::Int8Rows { group_bytes, outliers: None } = self.layout else {
             panic!("outliers of INT8 rows");
         };
-        self.layout = Layout::Int8Rows { group_bytes, outliers };
+        self.layout = Layout::Int8Rows { group_bytes, outliers: Some(outliers) };
         let Data::Memory(data) = &mut self.data else { panic!("INT8 rows in memory") };
         for group in data.as_mut_slice().chunks_exact_mut(group_bytes) {
             let quants = &mut group[SCALES_BYTES..];
@@ -162,128 +156,39 @@ fn quantise_row(x: &[f32], common: Option<f32>, quants: &mut [u8]) -> (f32, f64)
     (scale, loss)
 }
 
-impl Product<'_> {
-    /// Returns the block of some groups and tokens, and the first row of its results.
-    fn block<'a>(
-        &'a self,
-        groups: Range<usize>,
-        tokens: Tokens<'a>,
-        activation: Option<Activation>,
-    ) -> (Block<'a>, usize) {
-        let bytes = self.weights.as_bytes();
-        let (w, first) = (self.weights, groups.start * GROUP_ROWS);
-        let Layout::Int8Rows { group_bytes, .. } = w.layout else { panic!("a matrix of INT8 rows") };
-        let block = Block {
-            groups: &bytes[groups.start * group_bytes..groups.end * group_bytes],
-            next: bytes[groups.end * group_bytes..].get(..group_bytes).unwrap_or_default(),
-            group_bytes,
-            skip: 0,
-            tokens,
-            bias: self.bias.map(|bias| &bias[first..w.rows.min(groups.end * GROUP_ROWS)]),
-            activation,
-            add: self.write == Write::Add,
-        };
-        (block, first)
-    }
-}
-
-fn groups_of(weights: &PackedWeights) -> usize {
-    weights.rows.div_ceil(GROUP_ROWS)
-}
-
-/// Task of a product: one group of rows and a range of tokens.
-struct Task {
-    product: usize,
-    group: usize,
-    tokens: Range<usize>,
-}
-
-/// Computes [`multiply`](super::multiply) for matrices of INT8 rows.
-pub(super) fn multiply_rows(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
-    run(cpu, input, products, None);
-}
-
-/// Computes a product of a matrix of INT8 rows and applies an activation function to its results.
-pub(super) fn multiply_rows_activated(
-    cpu: &Cpu,
-    input: &PackedA,
-    product: Product<'_>,
-    activation: Activation,
-) {
-    run(cpu, input, &mut [product], Some(activation));
-}
-
-/// Computes the whole product of a matrix of INT8 rows on the calling thread.
+/// Multiplies a part of a product of dense rows.
 ///
-/// # Panics
-/// If the matrix is of another kind, or lengths do not fit.
-pub(super) fn multiply_here(
-    tier: Tier,
-    input: &TokenRows,
-    product: &mut Product<'_>,
-    activation: Option<Activation>,
-) {
-    let (w, m) = (product.weights, input.count());
-    assert!(w.is_int8_rows(), "a matrix of INT8 rows");
-    assert_eq!(product.out.len(), w.rows * m, "output of a product");
-    assert!(product.bias.is_none_or(|b| b.len() == w.rows), "bias of a product");
-    let to = Results { first: product.out.as_mut_ptr(), n: w.rows, stride: w.rows };
-    let (block, _) = product.block(0..groups_of(w), input.tokens(0..m), activation);
-    assert_eq!(block.group_bytes, group_bytes(block.tokens.depth()), "depth of a product");
-    // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; `out` holds all results, and
-    // is borrowed exclusively.
-    unsafe { block_fn(tier)(&block, to) };
-}
-
-fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Option<Activation>) {
-    assert!(matches!(input.act_format, ActFormat::Q8Token(_)), "activations of INT8 rows");
-    let m = input.m;
-    let per_block = TOKENS_BYTES / places_of(input.k) / MAX_TOKENS * MAX_TOKENS;
-    let per_block = per_block.max(2 * MAX_TOKENS);
-    let mut tasks = Vec::new();
-    let mut macs = 0;
-    for (product, p) in products.iter().enumerate() {
-        check(p.weights, input);
-        assert_eq!(p.out.len(), p.weights.rows * m, "output of a product");
-        assert!(p.bias.is_none_or(|b| b.len() == p.weights.rows), "bias of a product");
-        macs += p.weights.rows * p.weights.k * m;
-        for first in (0..m).step_by(per_block) {
-            let tokens = first..m.min(first + per_block);
-            tasks.extend((0..groups_of(p.weights)).map(|group| Task {
-                product,
-                group,
-                tokens: tokens.clone(),
-            }));
-        }
-    }
-    let function = block_fn(input.tier());
-    let parts: Vec<_> = products
-        .iter_mut()
-        .map(|p| {
-            let product = Product { weights: p.weights, bias: p.bias, out: &mut [], write: p.write };
-            (product, Disjoint::new(p.out))
-        })
-        .collect();
-    let work = |i: usize| {
-        let Task { product, group, tokens } = &tasks[i];
-        let (product, out) = &parts[*product];
-        let rows = product.weights.rows;
-        let (block, first) =
-            product.block(*group..group + 1, input.token_rows().tokens(tokens.clone()), activation);
-        let n = rows.min(first + GROUP_ROWS) - first;
-        let to = Results { first: out.at(tokens.start * rows + first), n, stride: rows };
-        // SAFETY: the Tier proves the features; the group is whole and of the tokens' depth; no other task writes these
-        // results of these tokens, and the lengths checked above cover them.
-        unsafe { function(&block, to) };
+/// # Safety
+/// The output has room for each token, and no other thread uses it.
+pub(super) unsafe fn multiply_part(tier: Tier, part: &RowsPart<'_>, to: Results) {
+    let w = part.weights;
+    let Layout::Int8Rows { group_bytes, .. } = w.layout else { panic!("a matrix of dense INT8 rows") };
+    let (bytes, groups, first) = (w.as_bytes(), part.groups.clone(), part.groups.start * GROUP_ROWS);
+    let block = Block {
+        groups: &bytes[groups.start * group_bytes..groups.end * group_bytes],
+        next: bytes[groups.end * group_bytes..].get(..group_bytes).unwrap_or_default(),
+        group_bytes,
+        skip: 0,
+        tokens: part.input.tokens(part.tokens.clone()),
+        bias: part.bias.map(|bias| &bias[first..w.rows.min(groups.end * GROUP_ROWS)]),
+        activation: part.activation,
+        add: part.add,
     };
-    run_tasks(cpu, macs, tasks.len(), work);
+    assert_eq!(block.group_bytes, self::group_bytes(block.tokens.depth()), "depth of a product");
+    // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; the output is valid and not
+    // shared (`# Safety`).
+    unsafe { block_fn(tier)(&block, to) };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::linear::multiply_activated;
-    use crate::ops::activate;
+    use crate::cpu::isa::Tier;
+    use crate::gemm::epilogue::Write;
+    use crate::gemm::linear::{multiply, multiply_activated};
+    use crate::gemm::product::Product;
+    use crate::ops::{Activation, activate};
+    use crate::quant::packed_a::PackedA;
     use crate::quant::token_rows::arrange;
 
     fn floats(seed: usize, n: usize) -> Vec<f32> {
@@ -309,7 +214,7 @@ mod tests {
     fn product(cpu: &Cpu, w: &PackedWeights, x: &[f32], bias: Option<&[f32]>, out: &mut [f32], write: Write) {
         let mut input = PackedA::default();
         input.fill(cpu.tier(), cpu.pool(), w.act_format(), x, w.k());
-        multiply_rows(cpu, &input, &mut [Product { weights: w, bias, out, write }]);
+        multiply(cpu, &input, &mut [Product { weights: w, bias, out, write }]);
     }
 
     /// Quantises activations that share a scale, by the definition; returns the quantised values and the scale.

@@ -10,23 +10,23 @@ use crate::gemm::blocking::{
     run_tasks, together,
 };
 use crate::gemm::epilogue::{Epilogue, Write};
-use crate::gemm::int8_rows::{multiply_rows, multiply_rows_activated};
-use crate::gemm::packed_weights::Layout;
 use crate::gemm::panels::PanelMatrix;
 use crate::gemm::product::Product;
+use crate::gemm::token_products::{multiply_rows, multiply_rows_activated};
 use crate::ops::{Activation, activate};
 use crate::quant::packed_a::PackedA;
 use crate::types::PANEL_ROWS;
 
-/// Computes products that share one batch. Consecutive products with matrices of one layout are a single parallel job.
+/// Computes products that share one batch. Consecutive products with panels, or with INT8 rows, are a single parallel
+/// job.
 ///
 /// # Panics
 /// If a matrix does not fit the batch (activation format or depth), or an output or bias has the wrong length.
 pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
-    for products in products.chunk_by_mut(|a, b| a.weights.is_laid_out_as(b.weights)) {
-        match products[0].weights.layout {
-            Layout::Panels { .. } => multiply_panels(cpu, input, products),
-            Layout::Int8Rows { .. } => multiply_rows(cpu, input, products),
+    for products in products.chunk_by_mut(|a, b| a.weights.is_panels() == b.weights.is_panels()) {
+        match products[0].weights.is_panels() {
+            true => multiply_panels(cpu, input, products),
+            false => multiply_rows(cpu, input, products),
         }
     }
 }
@@ -37,14 +37,12 @@ pub fn multiply(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>]) {
 /// As [`multiply`]; if the product is to be added.
 pub fn multiply_activated(cpu: &Cpu, input: &PackedA, product: Product<'_>, activation: Activation) {
     assert_eq!(product.write, Write::Set, "activated results are not added");
-    match product.weights.layout {
-        Layout::Int8Rows { .. } => multiply_rows_activated(cpu, input, product, activation),
-        Layout::Panels { .. } => {
-            let Product { weights, bias, out, write } = product;
-            multiply(cpu, input, &mut [Product { weights, bias, out: &mut *out, write }]);
-            cpu.for_rows(out, weights.rows, |_, row| activate(cpu.tier(), activation, row));
-        }
+    if product.weights.is_int8_rows() {
+        return multiply_rows_activated(cpu, input, product, activation);
     }
+    let Product { weights, bias, out, write } = product;
+    multiply(cpu, input, &mut [Product { weights, bias, out: &mut *out, write }]);
+    cpu.for_rows(out, weights.rows, |_, row| activate(cpu.tier(), activation, row));
 }
 
 /// Computes [`multiply`] for matrices of panels.

@@ -5,6 +5,7 @@ mod choice;
 mod epilogue;
 pub(crate) mod format;
 mod int8_rows;
+mod layout_choice;
 mod linear;
 pub(crate) mod microkernel;
 mod moe;
@@ -14,8 +15,12 @@ mod panels;
 mod product;
 pub(crate) mod registry;
 mod routing;
+mod sparse_blocks;
+mod sparse_form;
+mod sparse_rows;
 mod swiglu;
 mod token_block;
+mod token_products;
 pub(crate) mod unpack;
 
 #[cfg(test)]
@@ -23,6 +28,7 @@ mod tests;
 
 pub use choice::{KernelChoice, kernel_choice};
 pub use epilogue::Write;
+pub use layout_choice::{LayoutChoice, LayoutRule};
 pub use linear::{multiply, multiply_activated};
 pub use moe::{ExpertBiases, Experts, MoeScratch, moe};
 pub use pack_file::{CHECKED_BYTES, LAYOUT, PackedFile};

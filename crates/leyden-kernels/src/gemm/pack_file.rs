@@ -1,21 +1,28 @@
 //! Packed weights kept in a file: verified by their checksums, then copied into memory or used in place.
 //!
 //! The panels of a format are the same on every instruction set, so a file of packed weights can be used on every
-//! little-endian machine. [`LAYOUT`] changes with the panels.
+//! little-endian machine. INT8 rows are kept with their form, a text: layout, outlier channels, and sizes. Sparse rows are
+//! used on machines with windows of the same length. [`LAYOUT`] changes with the layouts.
 
 use crate::context::Cpu;
 use crate::error::Error;
+use crate::gemm::int8_rows::whole_bytes;
+use crate::gemm::layout_choice::ROWS_LAYOUTS;
 use crate::gemm::packed_weights::{Data, Layout, PackedWeights};
 use crate::gemm::panels::{Extent, SLICE_BYTES};
 use crate::gemm::registry::kernels_of;
+use crate::gemm::sparse_blocks;
+use crate::gemm::sparse_form::SparseForm;
+use crate::gemm::sparse_rows;
 use crate::memory::disjoint::Disjoint;
 use crate::memory::huge::HugeBuf;
-use leyden_tensor::{FileBytes, TensorView};
+use crate::types::OutlierChannels;
+use leyden_tensor::{DType, FileBytes, TensorView};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Version of the panel layouts. A test compares digests of panels with stored ones; when it fails, increase this.
-pub const LAYOUT: u32 = 1;
+/// Version of the layouts. A test compares digests of packed matrices with stored ones; when it fails, increase this.
+pub const LAYOUT: u32 = 2;
 
 /// Number of bytes per checksum (XXH3, 64 bits): few compared with a matrix, many compared with a checksum.
 pub const CHECKED_BYTES: usize = 1 << 20;
@@ -23,7 +30,7 @@ pub const CHECKED_BYTES: usize = 1 << 20;
 /// Packed matrix in a file.
 #[derive(Clone, Debug)]
 pub struct PackedFile {
-    /// Panels.
+    /// Packed weights.
     pub bytes: FileBytes,
     /// Checksums, as returned by [`PackedWeights::checksums`].
     pub checksums: Vec<u64>,
@@ -59,8 +66,95 @@ impl PackedWeights {
             .ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
         let extent = Extent::of(&kernels.format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
         let Extent { count, rows, k, panel_bytes, bytes } = extent;
+        if kept.bytes.as_slice().len() != bytes {
+            return Ok(None);
+        }
+        let Some(data) = kept.load(cpu, tensor.name(), in_place)? else { return Ok(None) };
+        let name = tensor.name().to_owned();
+        let (layout, dtype) = (Layout::Panels { kernels, panel_bytes }, tensor.dtype());
+        Ok(Some(PackedWeights { name, dtype, count, rows, k, data, layout }))
+    }
+
+    /// Returns the form of INT8 rows, which [`rows_from_kept`](Self::rows_from_kept) takes; `None` for other matrices.
+    /// Outlier channels that are not set are the last ones.
+    #[must_use]
+    pub fn rows_form(&self) -> Option<String> {
+        let (sizes, outliers) = match self.layout {
+            Layout::Panels { .. } => return None,
+            Layout::Int8Rows { outliers, .. } => (String::new(), outliers.unwrap_or_default()),
+            Layout::SparseRows { form: SparseForm { window, tall, groups }, outliers } => {
+                (format!(" {window} {tall} {groups}"), outliers)
+            }
+            Layout::SparseBlocks { blocks, outliers } => (format!(" {blocks}"), outliers),
+        };
+        let channels: String = outliers.channels().iter().map(|channel| format!(" {channel}")).collect();
+        Some(format!("{}{sizes} {} {}{channels}", self.layout_name(), self.rows, self.k))
+    }
+
+    /// Returns true if a text begins like one of [`rows_form`](Self::rows_form).
+    #[must_use]
+    pub fn is_rows_form(form: &str) -> bool {
+        form.split(' ').next().is_some_and(|layout| ROWS_LAYOUTS.contains(&layout))
+    }
+
+    /// Loads INT8 rows `[rows, k]` of this name and form from a file, like [`from_kept`](Self::from_kept). Returns `None`
+    /// if they are damaged, of another shape, or made for windows of another length than this processor's.
+    ///
+    /// # Errors
+    /// If there is no memory for a copy.
+    pub fn rows_from_kept(
+        cpu: &Cpu,
+        (name, [rows, k]): (&str, [usize; 2]),
+        form: &str,
+        kept: &PackedFile,
+        in_place: bool,
+    ) -> Result<Option<PackedWeights>, Error> {
+        let mut words = form.split(' ');
+        let layout = words.next();
+        let numbers: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
+        let layout = match (layout, numbers.as_deref()) {
+            (Some("int8-rows"), Some([r, d, channels @ ..])) if [*r, *d] == [rows, k] => {
+                let bytes = whole_bytes(rows, k).filter(|bytes| bytes.1 == kept.bytes.as_slice().len());
+                let outliers = OutlierChannels::from_channels(channels, k);
+                bytes.zip(outliers).map(|((group_bytes, _), outliers)| Layout::Int8Rows {
+                    group_bytes,
+                    outliers: Some(outliers),
+                })
+            }
+            (Some("sparse-rows" | "sparse-fours"), Some([window, tall, groups, r, d, channels @ ..]))
+                if [*r, *d] == [rows, k] && *window == sparse_rows::window_of(cpu.tier()) =>
+            {
+                let form = SparseForm { window: *window, tall: *tall, groups: *groups };
+                let outliers = OutlierChannels::from_channels(channels, k);
+                outliers.map(|outliers| Layout::SparseRows { form, outliers })
+            }
+            (Some("sparse-blocks"), Some([blocks, r, d, channels @ ..])) if [*r, *d] == [rows, k] => {
+                let outliers = OutlierChannels::from_channels(channels, k);
+                outliers.map(|outliers| Layout::SparseBlocks { blocks: *blocks, outliers })
+            }
+            _ => None,
+        };
+        let Some(layout) = layout else { return Ok(None) };
+        let Some(data) = kept.load(cpu, name, in_place)? else { return Ok(None) };
+        let (name, dtype) = (name.to_owned(), DType::Q8_0);
+        let packed = PackedWeights { name, dtype, count: 1, rows, k, data, layout };
+        let valid = match layout {
+            Layout::SparseRows { form, .. } => sparse_rows::is_valid(cpu, packed.as_bytes(), (rows, k), form),
+            Layout::SparseBlocks { blocks, .. } => {
+                sparse_blocks::is_valid(cpu, packed.as_bytes(), (rows, k), blocks)
+            }
+            Layout::Panels { .. } | Layout::Int8Rows { .. } => true,
+        };
+        Ok(valid.then_some(packed))
+    }
+}
+
+impl PackedFile {
+    /// Loads the bytes and verifies their checksums; `None` if one differs.
+    fn load(&self, cpu: &Cpu, name: &str, in_place: bool) -> Result<Option<Data>, Error> {
+        let (kept, bytes) = (self, self.bytes.as_slice().len());
         let parts = bytes.div_ceil(CHECKED_BYTES);
-        if kept.bytes.as_slice().len() != bytes || kept.checksums.len() != parts {
+        if kept.checksums.len() != parts {
             return Ok(None);
         }
         let bad = AtomicUsize::new(0);
@@ -73,7 +167,7 @@ impl PackedWeights {
             cpu.pool().run(parts, |i| check(i, part(kept.bytes.as_slice(), i)));
             Data::File(kept.bytes.clone())
         } else {
-            let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(tensor.name(), bytes, e))?;
+            let mut data = HugeBuf::zeroed(bytes).map_err(|e| Error::memory(name, bytes, e))?;
             cpu.place(&mut data);
             let out = Disjoint::new(data.as_mut_slice());
             let slice = SLICE_BYTES / CHECKED_BYTES;
@@ -91,10 +185,7 @@ impl PackedWeights {
             }
             Data::Memory(data)
         };
-        let whole = bad.into_inner() == 0;
-        let name = tensor.name().to_owned();
-        let (layout, dtype) = (Layout::Panels { kernels, panel_bytes }, tensor.dtype());
-        Ok(whole.then_some(PackedWeights { name, dtype, count, rows, k, data, layout }))
+        Ok((bad.into_inner() == 0).then_some(data))
     }
 }
 
@@ -108,7 +199,7 @@ fn part(bytes: &[u8], i: usize) -> &[u8] {
 mod tests {
     use super::*;
     use crate::cpu::isa::Tier;
-    use leyden_tensor::{DType, Gguf, GgufWriter};
+    use leyden_tensor::{Gguf, GgufWriter};
 
     fn cpu() -> Cpu {
         Cpu::new(Tier::best(), 2).unwrap()

@@ -4,10 +4,10 @@
 //! `match` of this file and of [`multiply`](super::multiply).
 
 use crate::gemm::registry::Kernels;
+use crate::gemm::sparse_form::SparseForm;
 use crate::memory::huge::HugeBuf;
 use crate::types::{ActFormat, OutlierChannels};
 use leyden_tensor::{DType, FileBytes};
-use std::mem::discriminant;
 
 /// Weights of one matrix, or of a stack of matrices of one shape, in the order in which kernels read them.
 #[derive(Debug)]
@@ -26,8 +26,13 @@ pub struct PackedWeights {
 pub(super) enum Layout {
     /// Panels of 16 rows with the file's bits, none changed. Every matrix of a stack begins with a panel of its own.
     Panels { kernels: &'static Kernels, panel_bytes: usize },
-    /// Groups of rows in 8-bit integers with one scale per row, their columns ordered for these outlier channels.
-    Int8Rows { group_bytes: usize, outliers: OutlierChannels },
+    /// Groups of rows in 8-bit integers with one scale per row, their columns ordered for these outlier channels, if they
+    /// are set.
+    Int8Rows { group_bytes: usize, outliers: Option<OutlierChannels> },
+    /// The same weights without zeros, with their places.
+    SparseRows { form: SparseForm, outliers: OutlierChannels },
+    /// The same weights without blocks of four zeros, in this many blocks.
+    SparseBlocks { blocks: usize, outliers: OutlierChannels },
 }
 
 /// Storage of packed weights.
@@ -82,7 +87,10 @@ impl PackedWeights {
     pub fn act_format(&self) -> ActFormat {
         match self.layout {
             Layout::Panels { kernels, .. } => kernels.format.act_format,
-            Layout::Int8Rows { outliers, .. } => ActFormat::Q8Token(outliers),
+            Layout::Int8Rows { outliers, .. } => ActFormat::Q8Token(outliers.unwrap_or_default()),
+            Layout::SparseRows { outliers, .. } | Layout::SparseBlocks { outliers, .. } => {
+                ActFormat::Q8Token(outliers)
+            }
         }
     }
 
@@ -104,8 +112,9 @@ impl PackedWeights {
         matches!(self.layout, Layout::Panels { .. })
     }
 
-    /// Returns true if both matrices have a layout of the same kind.
-    pub(super) fn is_laid_out_as(&self, other: &PackedWeights) -> bool {
-        discriminant(&self.layout) == discriminant(&other.layout)
+    /// Returns true for INT8 rows, dense or sparse, whose activations are rows of tokens.
+    #[must_use]
+    pub fn is_int8_rows(&self) -> bool {
+        !self.is_panels()
     }
 }

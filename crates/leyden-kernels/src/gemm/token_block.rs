@@ -1,9 +1,9 @@
 //! [`TokenBlock`]: chains of products of a few tokens in one task, with intermediate values that stay in L2.
 
 use crate::cpu::isa::Tier;
-use crate::gemm::int8_rows::multiply_here;
 use crate::gemm::packed_weights::PackedWeights;
 use crate::gemm::product::Product;
+use crate::gemm::token_products::multiply_here;
 use crate::ops::Activation;
 use crate::quant::token_rows::TokenRows;
 use crate::types::ActFormat;

@@ -41,6 +41,8 @@ pub(crate) fn arrange(x: &[f32], outliers: &OutlierChannels, places: &mut [f32])
 #[derive(Debug, Default)]
 pub(crate) struct TokenRows {
     quants: Aligned<i8>,
+    /// Quantised values plus [`ZERO_POINT`], in rows of whole cache lines.
+    unsigned: Aligned<u8>,
     scales: Vec<f32>,
     starts: Vec<i32>,
     stride: usize,
@@ -73,10 +75,35 @@ impl Tokens<'_> {
     }
 }
 
+/// Quantised tokens as unsigned bytes, `[token][stride]`: [`ZERO_POINT`] is added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnsignedTokens<'a> {
+    pub(crate) quants: &'a [u8],
+    /// Whole cache lines; values after a token's depth are arbitrary.
+    pub(crate) stride: usize,
+}
+
+/// Returns the bytes of a row of `k` unsigned values.
+pub(crate) fn unsigned_stride(k: usize) -> usize {
+    places_of(k).next_multiple_of(LINE)
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Destination of quantised rows.
+struct Quantised<'a> {
+    quants: &'a mut [i8],
+    unsigned: &'a mut [u8],
+    scales: &'a mut [f32],
+    starts: &'a mut [i32],
+}
+
 impl TokenRows {
     /// Makes room for `m` rows of `k` values.
     fn begin(&mut self, m: usize, k: usize) {
         self.stride = places_of(k);
+        self.unsigned.resize(m * unsigned_stride(k));
         self.segments = [(self.stride - OUTLIERS) / 4, OUTLIERS / 4];
         self.quants.resize(m * self.stride);
         self.scales.resize(m * 2, 0.0);
@@ -86,15 +113,13 @@ impl TokenRows {
     /// Quantises rows of `k` values on the calling thread.
     pub(crate) fn fill_here(&mut self, tier: Tier, x: &[f32], k: usize, outliers: OutlierChannels) {
         self.begin(x.len() / k, k);
-        quantise_rows(
-            tier,
-            x,
-            k,
-            &Places::new(k, &outliers),
-            &mut self.quants,
-            &mut self.scales,
-            &mut self.starts,
-        );
+        let mut to = Quantised {
+            quants: &mut self.quants,
+            unsigned: &mut self.unsigned,
+            scales: &mut self.scales,
+            starts: &mut self.starts,
+        };
+        quantise_rows(tier, x, k, &Places::new(k, &outliers), &mut to);
     }
 
     /// Returns the number of rows.
@@ -102,32 +127,45 @@ impl TokenRows {
         self.quants.len() / self.stride.max(1)
     }
 
+    /// Returns the number of values of a row, padded.
+    pub(crate) fn depth(&self) -> usize {
+        self.stride
+    }
+
     /// Quantises rows of `k` values in parallel.
     pub(crate) fn fill(&mut self, tier: Tier, pool: &Pool, x: &[f32], k: usize, outliers: OutlierChannels) {
         let m = x.len() / k;
         self.begin(m, k);
         let stride = self.stride;
-        let quants = Disjoint::new(&mut self.quants);
+        let (quants, unsigned) = (Disjoint::new(&mut self.quants), Disjoint::new(&mut self.unsigned));
+        let line = unsigned_stride(k);
         let (scales, starts) = (Disjoint::new(&mut self.scales), Disjoint::new(&mut self.starts));
         let (per_task, places) = ((TASK / k).max(1), Places::new(k, &outliers));
         let task = |t: usize| {
             let first = t * per_task;
             let n = per_task.min(m - first);
             // SAFETY: every token belongs to one task.
-            let (quants, scales, starts) = unsafe {
-                (
-                    quants.range(first * stride, n * stride),
-                    scales.range(first * 2, n * 2),
-                    starts.range(first * 2, n * 2),
-                )
+            let mut to = unsafe {
+                Quantised {
+                    quants: quants.range(first * stride, n * stride),
+                    unsigned: unsigned.range(first * line, n * line),
+                    scales: scales.range(first * 2, n * 2),
+                    starts: starts.range(first * 2, n * 2),
+                }
             };
-            quantise_rows(tier, &x[first * k..(first + n) * k], k, &places, quants, scales, starts);
+            quantise_rows(tier, &x[first * k..(first + n) * k], k, &places, &mut to);
         };
         if m <= per_task {
             (0..m.div_ceil(per_task)).for_each(task)
         } else {
             pool.run(m.div_ceil(per_task), task)
         }
+    }
+
+    /// Returns a range of tokens as unsigned bytes.
+    pub(crate) fn unsigned(&self, range: std::ops::Range<usize>) -> UnsignedTokens<'_> {
+        let stride = self.stride.next_multiple_of(LINE);
+        UnsignedTokens { quants: &self.unsigned[range.start * stride..range.end * stride], stride }
     }
 
     /// Returns a range of tokens.
@@ -182,20 +220,11 @@ fn greatest_of_main<I: Simd>(isa: I, x: &[f32], mask: &[u32]) -> f32 {
 }
 
 #[inline(always)]
-fn quantise_all<I: Simd>(
-    isa: I,
-    x: &[f32],
-    k: usize,
-    places: &Places,
-    quants: &mut [i8],
-    scales: &mut [f32],
-    starts: &mut [i32],
-) {
+fn quantise_all<I: Simd>(isa: I, x: &[f32], k: usize, places: &Places, to: &mut Quantised<'_>) {
     let (end, stride) = (k.saturating_sub(OUTLIERS), places_of(k));
-    let of_token = scales.as_chunks_mut::<2>().0.iter_mut().zip(starts.as_chunks_mut::<2>().0);
-    for ((x, quants), (scales, starts)) in
-        x.chunks_exact(k).zip(quants.chunks_exact_mut(stride)).zip(of_token)
-    {
+    let of_token = to.scales.as_chunks_mut::<2>().0.iter_mut().zip(to.starts.as_chunks_mut::<2>().0);
+    let rows = to.quants.chunks_exact_mut(stride).zip(to.unsigned.chunks_exact_mut(unsigned_stride(k)));
+    for ((x, (quants, unsigned)), (scales, starts)) in x.chunks_exact(k).zip(rows).zip(of_token) {
         let (main, last) = quants.split_at_mut(stride - OUTLIERS);
         let inverse;
         (scales[0], inverse) = scale_of(greatest_of_main(isa, x, &places.main), GREATEST);
@@ -216,18 +245,14 @@ fn quantise_all<I: Simd>(
             *to = x[*c];
         }
         (scales[1], starts[1]) = quantise_segment(isa, &outliers, last);
+        for (to, quant) in unsigned.iter_mut().zip(quants.iter()) {
+            *to = *quant as u8 ^ ZERO_POINT as u8;
+        }
     }
 }
 
 dispatch! {
-    fn quantise_rows => quantise_all(
-        x: &[f32],
-        k: usize,
-        places: &Places,
-        quants: &mut [i8],
-        scales: &mut [f32],
-        starts: &mut [i32],
-    )
+    fn quantise_rows => quantise_all(x: &[f32], k: usize, places: &Places, to: &mut Quantised<'_>)
 }
 
 #[cfg(test)]
@@ -273,6 +298,11 @@ mod tests {
             for tier in Tier::available() {
                 let got = of(tier, 3);
                 assert_eq!(*want.quants, *got.quants, "{}", tier.level());
+                let unsigned = got.unsigned(0..41);
+                for (row, quants) in unsigned.quants.chunks(unsigned.stride).zip(got.quants.chunks(stride)) {
+                    let back: Vec<i8> = row[..stride].iter().map(|q| (*q ^ 0x80) as i8).collect();
+                    assert_eq!(back, quants, "unsigned on {}", tier.level());
+                }
                 let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 assert_eq!((bits(&want.scales), &want.starts), (bits(&got.scales), &got.starts));
             }

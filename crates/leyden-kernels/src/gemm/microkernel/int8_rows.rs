@@ -184,7 +184,7 @@ unsafe fn tile<D: ByteDot, const M: usize, const P: usize>(
 }
 
 /// Identity function.
-struct Identity;
+pub(super) struct Identity;
 
 impl Function for Identity {
     #[inline(always)]
@@ -205,7 +205,7 @@ fn one_by_one<T>(y: &mut T) -> &mut T {
 /// # Safety
 /// The output is valid and not shared.
 #[inline(always)]
-unsafe fn write<F: Function>(sums: &mut [Lanes], token: usize, add: bool, to: Results) {
+pub(super) unsafe fn write<F: Function>(sums: &mut [Lanes], token: usize, add: bool, to: Results) {
     // SAFETY: the output is valid and not shared (`# Safety`).
     let out = unsafe { std::slice::from_raw_parts_mut(to.first.add(token * to.stride), to.n) };
     for (sum, out) in sums.iter_mut().zip(out.chunks_mut(PANEL_ROWS)) {
@@ -283,7 +283,7 @@ unsafe fn block<D: ByteDot>(d: D, b: &Block<'_>, to: Results) {
 
 /// Scalar definition of the products.
 #[derive(Clone, Copy)]
-struct Plain;
+pub(super) struct Plain;
 
 impl ByteDot for Plain {
     type Weights = [[u8; 4]; PANEL_ROWS];

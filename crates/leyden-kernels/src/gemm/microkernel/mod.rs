@@ -1,13 +1,20 @@
 //! Microkernels: a panel of weights times a tile of tokens.
 
 #[cfg(target_arch = "aarch64")]
+mod aarch64_block;
+#[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64_dot;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64_sparse;
 pub(crate) mod block32;
 pub(crate) mod byte_dot;
 mod common;
 pub(crate) mod float;
 pub(crate) mod int8_rows;
 pub(crate) mod kernels;
+pub(crate) mod sparse_blocks;
+pub(crate) mod sparse_dot;
+pub(crate) mod sparse_rows;
 pub(crate) mod superblock;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;

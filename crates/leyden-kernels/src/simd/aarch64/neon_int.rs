@@ -25,6 +25,12 @@ pub(crate) trait Multiply: Copy {
     /// The code runs inside a function compiled for the instructions of this multiplication.
     unsafe fn dot<const LANE: i32>(self, sum: int32x4_t, quants: int8x16_t, words: int8x16_t) -> int32x4_t;
 
+    /// Adds the products of each lane's four quantised values with the same lane of `others` to `sum`.
+    ///
+    /// # Safety
+    /// As in [`Multiply::dot`].
+    unsafe fn dot_each(self, sum: int32x4_t, quants: int8x16_t, others: int8x16_t) -> int32x4_t;
+
     /// Computes two calls of [`Multiply::dot`]. Quantised values that are not `SIGNED` are at most 63.
     ///
     /// # Safety
@@ -54,6 +60,15 @@ impl Multiply for Widen {
             let word = vreinterpretq_s8_s32(vdupq_laneq_s32::<LANE>(vreinterpretq_s32_s8(words)));
             let low = vmull_s8(vget_low_s8(quants), vget_low_s8(word));
             vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(quants, word)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_each(self, sum: int32x4_t, quants: int8x16_t, others: int8x16_t) -> int32x4_t {
+        // SAFETY: as in `dot`; magnitudes are the same.
+        unsafe {
+            let low = vmull_s8(vget_low_s8(quants), vget_low_s8(others));
+            vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(quants, others)))
         }
     }
 
@@ -99,6 +114,21 @@ impl Multiply for Sdot {
                 in(vreg) quants,
                 in(vreg) words,
                 const LANE,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        sum
+    }
+
+    #[inline(always)]
+    unsafe fn dot_each(self, mut sum: int32x4_t, quants: int8x16_t, others: int8x16_t) -> int32x4_t {
+        // SAFETY: as in `dot`.
+        unsafe {
+            asm!(
+                "sdot {0:v}.4s, {1:v}.16b, {2:v}.16b",
+                inout(vreg) sum,
+                in(vreg) quants,
+                in(vreg) others,
                 options(pure, nomem, nostack, preserves_flags),
             );
         }

@@ -9,4 +9,6 @@ pub(crate) mod avx2_madd;
 pub(crate) mod avx2_maddubs;
 pub(crate) mod avx512_bf16;
 pub(crate) mod avx512_winograd;
+mod block_dot;
 pub(crate) mod int8_dot;
+pub(crate) mod sparse_dot;
