@@ -1,5 +1,8 @@
-//! Quantisation of matrices stored as floats to 8-bit integers when a model is loaded.
+//! Quantisation of matrices stored as floats to 8-bit integers when a model is loaded, and the layouts of INT8 rows.
 
+use crate::activation_sums::ActivationSums;
+use leyden_kernels::gemm::{LayoutChoice, LayoutRule, PackedWeights};
+use leyden_kernels::{Cpu, OutlierChannels};
 use leyden_tensor::{DType, TensorView, quant};
 
 /// Report about the quantisation of matrices to 8-bit integers.
@@ -10,6 +13,38 @@ pub struct Int8Report {
     /// Names of the matrices that would lose too much and were not quantised, with the relative error of their worst
     /// row.
     pub kept: Vec<(String, f64)>,
+    /// Layouts of the matrices of INT8 rows, with the times measured when they were chosen.
+    pub layouts: Vec<LayoutChoice>,
+}
+
+/// Last step of loading INT8 rows: the outlier channels of their inputs are set, and their layouts chosen.
+pub(crate) struct Int8Finish<'a> {
+    pub(crate) cpu: &'a Cpu,
+    pub(crate) rule: LayoutRule,
+    /// Sums of squares of the inputs.
+    pub(crate) sums: &'a ActivationSums,
+    /// Layouts of the matrices so far.
+    pub(crate) layouts: Vec<LayoutChoice>,
+}
+
+impl Int8Finish<'_> {
+    /// Finishes a matrix if it is one of INT8 rows that was not finished before.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub(crate) fn matrix(
+        &mut self,
+        weights: &mut PackedWeights,
+        outliers: OutlierChannels,
+    ) -> Result<(), leyden_kernels::Error> {
+        if weights.lacks_outliers() {
+            weights.set_outliers(outliers);
+            self.layouts.push(weights.choose_layout(self.cpu, self.rule)?);
+        } else if weights.is_int8_rows() {
+            self.layouts.push(weights.layout_choice());
+        }
+        Ok(())
+    }
 }
 
 /// Largest relative error (in the L2 norm) of a row of a quantised matrix. Rows without outliers have about 0.5 %.

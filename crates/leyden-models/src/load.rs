@@ -1,6 +1,9 @@
 //! Loading of a network from a weight source: its tensors are found, checked and packed.
 
+use crate::activation_sums::ActivationSums;
 use crate::error::Error;
+use crate::int8::{Int8Finish, Int8Report};
+use crate::load_as::LoadAs;
 use crate::loader::Loader;
 use crate::lora::Targets;
 use crate::network::Network;
@@ -26,15 +29,6 @@ pub fn load(
     Ok(load_with(source, cpu, &PackCache::Off, progress)?.0)
 }
 
-/// Options of loading.
-#[derive(Clone, Debug, Default)]
-pub struct LoadAs {
-    /// Cache of packed weights.
-    pub packs: PackCache,
-    /// True to multiply matrices that are stored as floats in 8-bit integers; [`PackReport::int8`] tells which.
-    pub int8: bool,
-}
-
 /// Loads a model like [`load`], with a cache of packed weights.
 ///
 /// # Errors
@@ -45,22 +39,50 @@ pub fn load_with(
     cache: &PackCache,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Arc<dyn Network>, PackReport), Error> {
-    load_as(source, cpu, &LoadAs { packs: cache.clone(), int8: false }, progress)
+    load_as(source, cpu, &LoadAs { packs: cache.clone(), ..LoadAs::default() }, progress)
 }
 
 /// Loads a model like [`load`], with options.
 ///
 /// # Errors
 /// As [`load_with`].
+#[expect(clippy::needless_pass_by_value, reason = "the network keeps it")]
 pub fn load_as(
     source: Arc<dyn WeightSource>,
     cpu: &Cpu,
     options: &LoadAs,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Arc<dyn Network>, PackReport), Error> {
+    let mut damage = None;
+    // Twice at most: with notes about damage no pack is read.
+    loop {
+        match load_once(&source, cpu, options, damage.take(), progress)? {
+            Ok(loaded) => return Ok(loaded),
+            Err(Damaged(notes)) => damage = Some(notes),
+        }
+    }
+}
+
+/// Notes about a pack of which only some INT8 rows can be used. Outlier channels are found with all of them unfinished,
+/// so all are packed again.
+struct Damaged(Vec<String>);
+
+type LoadedModel = (Arc<dyn Network>, PackReport);
+
+/// Loads a model, without reading its pack if there are `notes` about damage of it.
+fn load_once(
+    source: &Arc<dyn WeightSource>,
+    cpu: &Cpu,
+    options: &LoadAs,
+    notes: Option<Vec<String>>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Result<LoadedModel, Damaged>, Error> {
     let config = config_of(source.as_ref())?;
-    let (form, packs) = (stored_as(source.as_ref())?, (&options.packs, options.int8));
-    let loader = Loader::new(source.as_ref(), form, cpu, packs, config.needs_whole_texts(), progress);
+    let (form, whole_texts) = (stored_as(source.as_ref())?, config.needs_whole_texts());
+    let mut loader = Loader::new(source.as_ref(), form, cpu, options, whole_texts, progress);
+    if let Some(notes) = notes {
+        loader.pack_again(notes);
+    }
     let parts = Parts::load(&loader, &config)?;
     loader.check_all_used(&config)?;
     if source.truncated() {
@@ -68,13 +90,21 @@ pub fn load_as(
     }
     let loaded = loader.finish();
     let targets = Targets::new(loaded.targets, &config, source.as_ref())?;
-    let (mut report, pack) = loaded.packs.finish(cpu, source.as_ref(), &parts.matrices());
-    report.int8 = loaded.int8;
-    report.notes.extend(loaded.rounding);
-    let mut network = Transformer::new(config, source, pack, parts, targets);
-    if network.needs_outliers() {
-        let sums = sums_of_random_tokens(cpu, &network)?;
-        network.set_outliers(&sums);
+    let mut network = Transformer::new(config, Arc::clone(source), parts, targets);
+    if network.is_finished_in_part() {
+        return Ok(Err(Damaged(loaded.packs.into_notes())));
     }
-    Ok((Arc::new(network), report))
+    let short = |e| Error::resources(&source.path().display().to_string(), e);
+    let sums = match network.needs_outliers() {
+        true => sums_of_random_tokens(cpu, &network)?,
+        false => ActivationSums::default(),
+    };
+    let mut finish = Int8Finish { cpu, rule: options.layout, sums: &sums, layouts: Vec::new() };
+    network.finish_int8(&mut finish).map_err(short)?;
+    let layouts = finish.layouts;
+    let (mut report, pack) = loaded.packs.finish(cpu, source.as_ref(), &network.matrices());
+    network.keep_open(pack);
+    report.int8 = Int8Report { layouts, ..loaded.int8 };
+    report.notes.extend(loaded.rounding);
+    Ok(Ok((Arc::new(network), report)))
 }

@@ -3,11 +3,12 @@
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::int8::{Int8Report, in_int8};
+use crate::load_as::LoadAs;
 use crate::lora::Target;
 use crate::packs::{PackCache, Packs};
 use crate::stored::{QkvRows, Stored};
 use leyden_kernels::Cpu;
-use leyden_kernels::gemm::PackedWeights;
+use leyden_kernels::gemm::{LayoutRule, PackedWeights};
 use leyden_tensor::{DType, OwnedTensor, TensorView, WeightSource, quant};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
@@ -59,28 +60,35 @@ pub(crate) struct Loaded<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Returns a loader of the tensors of `source`. `int8` turns matrices stored in floats into 8-bit integers.
+    /// Returns a loader of the tensors of `source`.
     pub(crate) fn new(
         source: &'a dyn WeightSource,
         stored: Stored,
         cpu: &'a Cpu,
-        (packs, int8): (&'a PackCache, bool),
+        options: &'a LoadAs,
         whole_texts: bool,
         progress: &'a mut dyn FnMut(u64, u64),
     ) -> Loader<'a> {
+        // Another rule than the fastest layout needs matrices that are packed by it.
+        let packs = if options.layout == LayoutRule::Fastest { &options.packs } else { &PackCache::Off };
         let total = source.tensor_info().iter().map(|t| t.bytes as u64).sum();
         Loader {
             stored,
             source,
             cpu,
             used: RefCell::default(),
-            packs: RefCell::new(Packs::new(packs, source)),
+            packs: RefCell::new(Packs::new(packs, options.int8, source)),
             targets: RefCell::default(),
             rounded: RefCell::default(),
-            int8: int8.then(RefCell::default),
+            int8: options.int8.then(RefCell::default),
             whole_texts,
             progress: RefCell::new((0, total, progress)),
         }
+    }
+
+    /// Makes the pack again, with these notes about its damage.
+    pub(crate) fn pack_again(&mut self, notes: Vec<String>) {
+        self.packs.get_mut().make_again(notes);
     }
 
     /// Ends loading.
@@ -329,10 +337,20 @@ impl Loader<'_> {
         if !self.whole_texts || asked.is_none() && !stored() {
             return Ok(None);
         }
-        let Some((packed, losses)) = PackedWeights::int8_rows(self.cpu, view)? else { return Ok(None) };
-        if asked.is_some() && !losses.are_small() {
-            return Ok(None);
-        }
+        let kept = self.packs.borrow_mut().take_rows(self.cpu, view)?;
+        let packed = match kept {
+            Some(packed) => packed,
+            None => {
+                let Some((packed, losses)) = PackedWeights::int8_rows(self.cpu, view)? else {
+                    return Ok(None);
+                };
+                if asked.is_some() && !losses.are_small() {
+                    return Ok(None);
+                }
+                self.packs.borrow_mut().lacks(view.name());
+                packed
+            }
+        };
         if let Some(report) = asked {
             report.borrow_mut().matrices += 1;
         }

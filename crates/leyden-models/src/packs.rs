@@ -69,15 +69,16 @@ const CHECKSUMS_KEY: &str = "leyden.pack.checksums";
 const ALIGNMENT: u32 = 4096;
 
 impl PackCache {
-    /// Returns the path of the pack for the model at `model`, a file or folder; `None` if the cache is off or there is
-    /// no such model.
+    /// Returns the paths of the packs for the model at `model`, a file or folder: as it is stored, and with floats in 8-bit
+    /// integers. `None` if the cache is off or there is no such model.
     #[must_use]
-    pub fn file_of(&self, model: &Path) -> Option<PathBuf> {
+    pub fn files_of(&self, model: &Path) -> Option<[PathBuf; 2]> {
         let PackCache::Folder { path, .. } = self else { return None };
         let whole = fs::canonicalize(model).ok()?;
         let stem = whole.file_name()?.to_string_lossy();
         let stem = stem.strip_suffix(".gguf").unwrap_or(&stem);
-        Some(path.join(format!("{stem}-{:016x}.pack", fnv1a(whole.as_os_str().as_encoded_bytes()))))
+        let hash = fnv1a(whole.as_os_str().as_encoded_bytes());
+        Some(["", "-int8"].map(|form| path.join(format!("{stem}-{hash:016x}{form}.pack"))))
     }
 }
 
@@ -111,7 +112,7 @@ fn shape_of(tensor: &TensorView<'_>) -> String {
 struct Pack {
     file: Arc<Gguf>,
     path: PathBuf,
-    /// Type with shape, and checksums, of each matrix by name.
+    /// Type with shape, or the form of INT8 rows, and checksums of each matrix by name.
     matrices: HashMap<String, (String, String)>,
 }
 
@@ -140,13 +141,19 @@ impl Pack {
         Ok(Pack { file: Arc::new(file), path: path.to_owned(), matrices })
     }
 
-    /// Returns the packed weights of a tensor.
+    /// Returns true if it has INT8 rows of this name.
+    fn has_rows(&self, name: &str) -> bool {
+        self.matrices.get(name).is_some_and(|(form, _)| PackedWeights::is_rows_form(form))
+    }
+
+    /// Returns the packed weights of a tensor; INT8 rows if the pack has these.
     fn matrix(&self, cpu: &Cpu, tensor: &TensorView<'_>, map: bool) -> Result<PackedWeights, Fault> {
         let damaged = |what: &str| {
             Fault::Damaged(format!("{}: {}: {what}", self.path.display(), Escaped(tensor.name())))
         };
-        let (shape, checksums) = self.matrices.get(tensor.name()).ok_or_else(|| damaged("missing"))?;
-        if *shape != shape_of(tensor) {
+        let (form, checksums) = self.matrices.get(tensor.name()).ok_or_else(|| damaged("missing"))?;
+        let rows = self.has_rows(tensor.name());
+        if !rows && *form != shape_of(tensor) {
             return Err(damaged("of another type or shape"));
         }
         let bytes = self.file.file_bytes(tensor.name()).ok_or_else(|| damaged("missing"))?;
@@ -154,6 +161,12 @@ impl Pack {
             checksums.split_ascii_whitespace().map(|n| u64::from_str_radix(n, 16).ok()).collect();
         let kept =
             PackedFile { bytes, checksums: checksums.ok_or_else(|| damaged("checksums are not numbers"))? };
+        if rows {
+            let shape = (tensor.name(), [tensor.rows(), tensor.cols()]);
+            return PackedWeights::rows_from_kept(cpu, shape, form, &kept, map)
+                .map_err(Fault::Resources)?
+                .ok_or_else(|| damaged("not made for this model and processor, or damaged"));
+        }
         PackedWeights::from_kept(cpu, tensor, &kept, map)
             .map_err(Fault::Resources)?
             .ok_or_else(|| damaged("the checksums do not fit"))
@@ -182,9 +195,10 @@ pub(crate) struct Packs<'a> {
 }
 
 impl<'a> Packs<'a> {
-    pub(crate) fn new(cache: &'a PackCache, source: &dyn WeightSource) -> Packs<'a> {
-        let (path, identity) = match (cache.file_of(source.path()), identity(source)) {
-            (Some(path), Ok(identity)) => (Some(path), identity),
+    /// Opens the pack of a model, if there is one: with `as_int8` that with floats in 8-bit integers.
+    pub(crate) fn new(cache: &'a PackCache, as_int8: bool, source: &dyn WeightSource) -> Packs<'a> {
+        let (path, identity) = match (cache.files_of(source.path()), identity(source)) {
+            (Some([stored, int8]), Ok(identity)) => (Some(if as_int8 { int8 } else { stored }), identity),
             _ => (None, Vec::new()),
         };
         let report = PackReport::default();
@@ -199,6 +213,16 @@ impl<'a> Packs<'a> {
             Err(why) => packs.discard(&why),
         }
         packs
+    }
+
+    /// Makes the pack again without reading it; the report begins with these notes.
+    pub(crate) fn make_again(&mut self, notes: Vec<String>) {
+        (self.pack, self.make, self.report.notes) = (None, true, notes);
+    }
+
+    /// Returns the notes about faults.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        self.report.notes
     }
 
     /// Discards a faulty pack with a note, and has it written again.
@@ -231,6 +255,29 @@ impl<'a> Packs<'a> {
         }
     }
 
+    /// Returns a matrix of INT8 rows, if a pack has it.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub(crate) fn take_rows(
+        &mut self,
+        cpu: &Cpu,
+        tensor: &TensorView<'_>,
+    ) -> Result<Option<PackedWeights>, leyden_kernels::Error> {
+        match self.pack.as_ref().is_some_and(|pack| pack.has_rows(tensor.name())) {
+            true => self.take(cpu, tensor),
+            false => Ok(None),
+        }
+    }
+
+    /// Discards the pack, if there is one, because it lacks a matrix.
+    pub(crate) fn lacks(&mut self, name: &str) {
+        if let Some(pack) = &self.pack {
+            let why = format!("{}: {}: missing", pack.path.display(), Escaped(name));
+            self.discard(&why);
+        }
+    }
+
     /// Writes the pack if it is missing. Returns the report, and the file whose mapped matrices are used.
     pub(crate) fn finish(
         mut self,
@@ -257,9 +304,9 @@ impl<'a> Packs<'a> {
     fn write(&self, path: &Path, cpu: &Cpu, matrices: &[&PackedWeights]) -> Result<(), String> {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(|e| format!("{}: cannot be created: {e}", folder.display()))?;
-        // INT8 rows are not kept: they are quantised and packed in one pass.
-        let matrices: Vec<_> = matrices.iter().filter(|m| !m.is_int8_rows()).copied().collect();
-        let shape = |m: &&PackedWeights| format!("{} {} {}", m.dtype(), m.count() * m.rows(), m.k());
+        let shape = |m: &&PackedWeights| {
+            m.rows_form().unwrap_or_else(|| format!("{} {} {}", m.dtype(), m.count() * m.rows(), m.k()))
+        };
         let checksums = |m: &&PackedWeights| {
             let sums: Vec<String> = m.checksums(cpu).iter().map(|sum| format!("{sum:x}")).collect();
             sums.join(" ")
@@ -274,7 +321,7 @@ impl<'a> Packs<'a> {
             .set(NAMES_KEY, Value::Array(Array::from_strs(matrices.iter().map(|m| m.name()))))
             .set(SHAPES_KEY, Value::Array(Array::from_strs(matrices.iter().map(shape))))
             .set(CHECKSUMS_KEY, Value::Array(Array::from_strs(matrices.iter().map(checksums))));
-        for matrix in &matrices {
+        for matrix in matrices {
             writer.add_bytes(matrix.name(), matrix.as_bytes()).map_err(|e| e.to_string())?;
         }
         writer.write_to_file(path).map_err(|e| e.to_string())

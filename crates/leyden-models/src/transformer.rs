@@ -8,11 +8,11 @@
 //! In the last layer only the wanted rows are computed, which are none for most of a prompt; of the other rows it only
 //! stores keys and values.
 
-use crate::activation_sums::ActivationSums;
 use crate::batch::{Batch, Rows};
 use crate::config::{HeadConfig, LayerConfig, ModelConfig, NormPlacement};
 use crate::error::Error;
 use crate::heads::{HeadInput, HeadOutput, HeadWeights};
+use crate::int8::Int8Finish;
 use crate::layers::{Embedding, Layer, Norm, PerLayerEmbedding, Ropes, Streams, keep};
 use crate::loader::Loader;
 use crate::lora::{self, Adapter, AdapterSet, Targets};
@@ -221,22 +221,38 @@ impl Transformer {
     pub(crate) fn new(
         config: ModelConfig,
         source: Arc<dyn WeightSource>,
-        pack: Option<Arc<Gguf>>,
         parts: Parts,
         targets: Targets,
     ) -> Transformer {
-        Transformer { config, source, pack, parts, targets: Arc::new(targets) }
+        Transformer { config, source, pack: None, parts, targets: Arc::new(targets) }
     }
 
-    /// Returns true if this is an encoder with INT8 rows, whose outlier channels are found after loading.
+    /// Returns true if this is an encoder with INT8 rows whose outlier channels are not known yet.
     pub(crate) fn needs_outliers(&self) -> bool {
         let mut matrices = self.parts.layers.iter().flat_map(Layer::matrices);
-        self.config.needs_whole_texts() && matrices.any(PackedWeights::is_int8_rows)
+        self.config.needs_whole_texts() && matrices.any(PackedWeights::lacks_outliers)
     }
 
-    /// Sets the outlier channels of the inputs of INT8 rows, by sums of squares of these inputs.
-    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
-        self.parts.layers.iter_mut().for_each(|layer| layer.set_outliers(sums));
+    /// Returns true if the outlier channels of some INT8 rows are known and those of others are not.
+    pub(crate) fn is_finished_in_part(&self) -> bool {
+        let matrices: Vec<_> = self.parts.layers.iter().flat_map(Layer::matrices).collect();
+        let finished = |m: &&PackedWeights| m.is_int8_rows() && !m.lacks_outliers();
+        self.needs_outliers() && matrices.iter().any(finished)
+    }
+
+    /// Finishes the matrices of INT8 rows.
+    pub(crate) fn finish_int8(&mut self, finish: &mut Int8Finish<'_>) -> Result<(), leyden_kernels::Error> {
+        self.parts.layers.iter_mut().try_for_each(|layer| layer.finish_int8(finish))
+    }
+
+    /// Returns all matrices.
+    pub(crate) fn matrices(&self) -> Vec<&PackedWeights> {
+        self.parts.matrices()
+    }
+
+    /// Keeps the file open in which matrices are used.
+    pub(crate) fn keep_open(&mut self, pack: Option<Arc<Gguf>>) {
+        self.pack = pack;
     }
 
     /// Computes the logits of the rows `outputs` of the stream.

@@ -49,6 +49,7 @@ pub use leyden_engine::sample::{
 pub use leyden_engine::schedule::Refusal;
 pub use leyden_engine::{ActivationSums, MatrixSums, TokenLogprobs};
 pub use leyden_kernels::attention::KvType;
+pub use leyden_kernels::gemm::{LayoutChoice, LayoutRule};
 pub use leyden_kernels::placement::Replicas;
 pub use leyden_kernels::{Level, Tier};
 pub use leyden_models::{Adapter, AdapterSet, Make, PackCache, PackReport, Pooling, Prompts};

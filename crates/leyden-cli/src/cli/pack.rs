@@ -74,14 +74,19 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// Removes the pack of a model.
 fn remove(args: &Args, cache: &PackCache, model: &ModelFile, out: &mut dyn Write) -> Result<(), Failure> {
-    let file = cache.file_of(model.path()).ok_or_else(|| Failure::new("the model has no file"))?;
-    let size = match std::fs::metadata(&file).and_then(|m| std::fs::remove_file(&file).map(|()| m.len())) {
-        Ok(size) => size,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Failure::new(format!("{}: the pack does not exist", file.display())));
+    let files = cache.files_of(model.path()).ok_or_else(|| Failure::new("the model has no file"))?;
+    let mut removed = Vec::new();
+    for file in &files {
+        match std::fs::metadata(file).and_then(|m| std::fs::remove_file(file).map(|()| m.len())) {
+            Ok(size) => removed.push((file, size)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::new(format!("{}: cannot remove: {error}", file.display()))),
         }
-        Err(error) => return Err(Failure::new(format!("{}: cannot remove: {error}", file.display()))),
+    }
+    let Some((file, _)) = removed.first() else {
+        return Err(Failure::new(format!("{}: the pack does not exist", files[0].display())));
     };
+    let size: u64 = removed.iter().map(|(_, size)| size).sum();
     if args.json {
         let document = json!({ "pack": file.display().to_string(), "freed_bytes": size });
         serde_json::to_writer(&mut *out, &document)?;

@@ -25,6 +25,7 @@ mod samplers;
 mod scheduling;
 mod scoring;
 mod shared;
+mod sparse_layouts;
 mod tinystories;
 mod weight_types;
 mod windows;

@@ -5,12 +5,12 @@ use super::norm::Norm;
 use super::position_bias::{AttentionInput, Bias};
 use super::residual::Residual;
 use super::rope::Ropes;
-use crate::activation_sums::ActivationSums;
 use crate::batch::Rows;
 use crate::config::{
     LayerConfig, ModelConfig, NormConfig, NormKind, QkNorm, RopeConfig, Temperature, Values,
 };
 use crate::error::Error;
+use crate::int8::Int8Finish;
 use crate::loader::{Loader, Part};
 use crate::stored::QkvRows;
 use crate::workspace::Workspace;
@@ -142,13 +142,14 @@ impl Attention {
         all.map(|l| &l.weights).collect()
     }
 
-    /// Sets the outlier channels of its matrices' inputs, by sums of squares of these inputs.
-    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
-        let input = sums.outliers(&self.query.name);
+    /// Finishes its matrices of INT8 rows.
+    pub(crate) fn finish_int8(&mut self, finish: &mut Int8Finish<'_>) -> Result<(), leyden_kernels::Error> {
+        let input = self.query.name.clone();
         let own = self.own.iter_mut().flat_map(|own| [&mut own.key].into_iter().chain(&mut own.value));
-        let of_input = [&mut self.query].into_iter().chain(own).chain(&mut self.gate);
-        of_input.for_each(|linear| linear.set_outliers(input));
-        self.output.set_outliers(sums.outliers(&self.output.name));
+        let mut of_input = [&mut self.query].into_iter().chain(own).chain(&mut self.gate);
+        of_input.try_for_each(|linear| linear.finish_int8(finish, &input))?;
+        let output = self.output.name.clone();
+        self.output.finish_int8(finish, &output)
     }
 
     /// Returns the matrices whose products go into the cache.

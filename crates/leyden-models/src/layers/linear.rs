@@ -1,11 +1,12 @@
 //! Linear layers, and products of several with one input.
 
 use crate::error::Error;
+use crate::int8::Int8Finish;
 use crate::loader::{Loader, Part};
 use crate::lora::{StepAdapters, Target};
 use crate::workspace::Workspace;
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply};
-use leyden_kernels::{Cpu, OutlierChannels, PackedA};
+use leyden_kernels::{Cpu, PackedA};
 use std::ops::Range;
 
 /// Matrix and its bias.
@@ -58,11 +59,13 @@ impl Linear {
         self
     }
 
-    /// Sets the outlier channels of its input, if its matrix is stored as INT8 rows.
-    pub(crate) fn set_outliers(&mut self, outliers: OutlierChannels) {
-        if self.weights.is_int8_rows() {
-            self.weights.set_outliers(outliers);
-        }
+    /// Finishes its matrix if it is one of INT8 rows; `input` is the name of a matrix with the same input.
+    pub(crate) fn finish_int8(
+        &mut self,
+        finish: &mut Int8Finish<'_>,
+        input: &str,
+    ) -> Result<(), leyden_kernels::Error> {
+        finish.matrix(&mut self.weights, finish.sums.outliers(input))
     }
 
     /// Returns its product to `out`. The activations must have the format of its weights.

@@ -2,9 +2,9 @@
 
 use super::linear::{Linear, OutputOf, apply_adapted};
 use super::residual::Residual;
-use crate::activation_sums::ActivationSums;
 use crate::config::LayerConfig;
 use crate::error::Error;
+use crate::int8::Int8Finish;
 use crate::loader::{Loader, Part};
 use crate::workspace::Workspace;
 use leyden_kernels::Cpu;
@@ -41,11 +41,9 @@ impl PlainMlp {
         [&self.up, &self.down].map(|l| &l.weights).to_vec()
     }
 
-    /// Sets the outlier channels of its matrices' inputs, by sums of squares of these inputs.
-    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
-        for linear in [&mut self.up, &mut self.down] {
-            linear.set_outliers(sums.outliers(&linear.name));
-        }
+    /// Finishes its matrices of INT8 rows.
+    pub(crate) fn finish_int8(&mut self, finish: &mut Int8Finish<'_>) -> Result<(), leyden_kernels::Error> {
+        finish_int8([&mut self.up, &mut self.down], finish)
     }
 
     /// Computes the results for `work.normed` and adds them to the stream.
@@ -69,6 +67,17 @@ impl PlainMlp {
             work.project_out(cpu, OutputOf::FeedForward, &self.down, out, write)
         });
     }
+}
+
+/// Finishes matrices of INT8 rows whose inputs were summed under their own names.
+fn finish_int8<const N: usize>(
+    matrices: [&mut Linear; N],
+    finish: &mut Int8Finish<'_>,
+) -> Result<(), leyden_kernels::Error> {
+    matrices.into_iter().try_for_each(|linear| {
+        let name = linear.name.clone();
+        linear.finish_int8(finish, &name)
+    })
 }
 
 /// Gated feed-forward layer (Shazeer, 2020).
@@ -117,11 +126,9 @@ impl GatedMlp {
         [&self.gate, &self.up, &self.down].map(|l| &l.weights).to_vec()
     }
 
-    /// Sets the outlier channels of its matrices' inputs, like [`PlainMlp::set_outliers`].
-    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
-        for linear in [&mut self.gate, &mut self.up, &mut self.down] {
-            linear.set_outliers(sums.outliers(&linear.name));
-        }
+    /// Finishes its matrices of INT8 rows.
+    pub(crate) fn finish_int8(&mut self, finish: &mut Int8Finish<'_>) -> Result<(), leyden_kernels::Error> {
+        finish_int8([&mut self.gate, &mut self.up, &mut self.down], finish)
     }
 
     /// Computes the results for `work.normed` and adds them to the stream.

@@ -36,10 +36,10 @@ pub(crate) use sparse::Sparse;
 pub(crate) use token_heads::{TokenProjection, TokenWeights};
 pub(crate) use vector_dense::VectorDenses;
 
-use crate::activation_sums::ActivationSums;
 use crate::batch::Rows;
 use crate::config::{LayerConfig, ModelConfig, NormPlacement, RecurrentConfig};
 use crate::error::Error;
+use crate::int8::Int8Finish;
 use crate::loader::Loader;
 use crate::workspace::Workspace;
 use altup::AltUp;
@@ -375,15 +375,15 @@ impl Layer {
         self.finish(cpu, work);
     }
 
-    /// Sets the outlier channels of the inputs of INT8 rows, by sums of squares of these inputs.
-    pub(crate) fn set_outliers(&mut self, sums: &ActivationSums) {
+    /// Finishes its matrices of INT8 rows.
+    pub(crate) fn finish_int8(&mut self, finish: &mut Int8Finish<'_>) -> Result<(), leyden_kernels::Error> {
         if let Mixer::Attention(attention) = &mut self.mixer {
-            attention.set_outliers(sums);
+            attention.finish_int8(finish)?;
         }
         match &mut self.ffn {
-            Some(FeedForward::Gated(mlp)) => mlp.set_outliers(sums),
-            Some(FeedForward::Plain(mlp)) => mlp.set_outliers(sums),
-            _ => {}
+            Some(FeedForward::Gated(mlp)) => mlp.finish_int8(finish),
+            Some(FeedForward::Plain(mlp)) => mlp.finish_int8(finish),
+            _ => Ok(()),
         }
     }
 
