@@ -3,6 +3,7 @@
 mod args;
 mod attention;
 mod bar;
+mod int8_rows;
 mod kernels;
 mod machine;
 mod samples;
@@ -21,6 +22,7 @@ use super::text::{Facts, Table, bytes, printable};
 use args::{Heads, MAX_SIDE, Shape};
 use attention::{Attended, Cached};
 use bar::Bar;
+use int8_rows::InLayout;
 use kernels::{Timed, Weights};
 use machine::{Machine, start};
 
@@ -50,6 +52,9 @@ struct Report {
     machine: Machine,
     kernels: Vec<Timed>,
     attention: Vec<Attended>,
+    /// INT8 rows with zeros, if they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    int8_rows: Vec<InLayout>,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,7 +68,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let topology = Topology::detect();
     let threads = args.threads.unwrap_or_else(|| default_threads(&topology).threads);
     let tiers = tiers(args)?;
-    let all = args.types.is_empty() && args.kv_types.is_empty();
+    let all = args.types.is_empty() && args.kv_types.is_empty() && args.zeros.is_empty();
     let types: Vec<DType> = if all { DType::all().collect() } else { args.types.clone() };
     let kv_types = if all { KvType::ALL.to_vec() } else { args.kv_types.clone() };
     check(args, threads, &types, &kv_types)?;
@@ -73,7 +78,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         args.weights_mib.unwrap_or_else(|| (cache_bytes.saturating_mul(CACHES) >> 20).min(MAX_MIB));
 
     let each = 1 + tiers.len() * args.columns.len();
-    let bar = Bar::new(Machine::steps(&tiers, threads) + (types.len() + kv_types.len()) * each);
+    let layouts = tiers.len() * args.columns.len() * args.zeros.len();
+    let bar = Bar::new(Machine::steps(&tiers, threads) + (types.len() + kv_types.len()) * each + layouts);
     let machine = Machine::measure(picked, &tiers, threads, &bar)?;
     let mut kernels = Vec::new();
     for dtype in types {
@@ -105,6 +111,16 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             }
         }
     }
+    let mut int8_rows = Vec::new();
+    for &tier in &tiers {
+        let cpu = start(tier, threads)?;
+        for (&zeros, &columns) in
+            args.zeros.iter().flat_map(|zeros| args.columns.iter().map(move |n| (zeros, n)))
+        {
+            bar.next(format!("INT8 rows {zeros} % {} x {columns}", tier.level()));
+            int8_rows.extend(int8_rows::measure(&cpu, zeros, columns, args)?);
+        }
+    }
     bar.finish();
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -120,6 +136,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         machine,
         kernels,
         attention,
+        int8_rows,
     };
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -209,6 +226,7 @@ impl Report {
         facts.write(out)?;
         self.write_kernels(out)?;
         self.write_attention(out)?;
+        self.write_layouts(out)?;
         writeln!(out, "\n*: chosen by the dispatcher; share: of the nearer peak rate measured in this run")?;
         let cached = |beyond: bool, tier| !beyond && tier != Level::Scalar.name();
         let weights = self.kernels.iter().any(|t| cached(t.beyond_caches, t.tier));
@@ -241,6 +259,39 @@ impl Report {
                 format!("{:.1}", t.weight_bytes_per_second / 1e9),
                 share(t.bandwidth_share, t.products_share),
                 t.kernel.clone(),
+            ]);
+        }
+        Ok(table.write(out)?)
+    }
+
+    fn write_layouts(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.int8_rows.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        let head = [
+            "layout",
+            "tier",
+            "zeros",
+            "rows",
+            "depth",
+            "columns",
+            "GMAC/s",
+            "times dense",
+            "bytes per weight",
+        ];
+        let mut table = Table::new(&head, &[2, 3, 4, 5, 6, 7, 8]);
+        for t in &self.int8_rows {
+            table.add(vec![
+                t.layout.to_owned(),
+                marked(t.tier, t.tier == self.tier),
+                format!("{} %", t.zeros_percent),
+                t.rows.to_string(),
+                t.k.to_string(),
+                t.columns.to_string(),
+                format!("{:.1}", t.macs_per_second / 1e9),
+                format!("{:.2}", t.times_dense),
+                format!("{:.2}", t.weight_bytes as f64 / (t.rows * t.k) as f64),
             ]);
         }
         Ok(table.write(out)?)

@@ -3,6 +3,7 @@
 mod description;
 mod folder;
 mod gguf;
+mod layouts;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -29,8 +30,12 @@ pub(crate) struct Args {
     /// List every tensor
     #[arg(long)]
     tensors: bool,
+    /// Load the model with floats in 8-bit integers, and list the layouts of its matrices with the times measured to
+    /// choose them; for encoders
+    #[arg(long)]
+    layouts: bool,
     /// Print only the chat template, unchanged
-    #[arg(long, conflicts_with_all = ["tensors", "json"])]
+    #[arg(long, conflicts_with_all = ["tensors", "layouts", "json"])]
     template: bool,
     /// Print one JSON object
     #[arg(long)]
@@ -65,6 +70,9 @@ struct Report {
     metadata: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<TensorInfo>>,
+    /// Layouts of matrices in 8-bit integers, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layouts: Option<Vec<layouts::Layout>>,
     /// Unknown keys about the model with a value, which are ignored.
     unknown_keys: Vec<String>,
     /// Errors in the file, and features that are not supported.
@@ -101,7 +109,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(out, "{}", source.trim_end_matches('\n'))?;
         return model_file::still_whole(&file);
     }
-    let report = report(args, &path, &file);
+    let mut report = report(args, &path, &file);
+    if args.layouts {
+        report.layouts = Some(layouts::layouts(&path)?);
+    }
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;
@@ -146,6 +157,7 @@ fn report(args: &Args, path: &Path, file: &ModelFile) -> Report {
         tokenizer: description.tokenizer,
         metadata: description.metadata,
         tensors: args.tensors.then(|| source.tensor_info().to_vec()),
+        layouts: None,
         unknown_keys: unknown_keys(file),
         problems,
     }
@@ -260,6 +272,9 @@ fn write_human(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
             ]);
         }
         table.write(out)?;
+    }
+    if let Some(layouts) = &report.layouts {
+        layouts::write(layouts, out)?;
     }
     if !report.unknown_keys.is_empty() {
         let line = format!("unknown keys, ignored: {}", printable(&report.unknown_keys.join(", "), 400));

@@ -23,6 +23,7 @@ const MAX_HEADS: usize = 1 << 12;
     leyden hwbench\n  \
     leyden hwbench --types q4_k,q8_0 --columns 1,2,4,8 --shape 8192x2048\n  \
     leyden hwbench --kv-types f16 --heads 32x8 --head-dim 64 --depth 8192\n  \
+    leyden hwbench --zeros 0,50,80,90 --shape 1536x384 --columns 96 -t 1\n  \
     leyden hwbench --isa avx2 --json")]
 pub(crate) struct Args {
     /// Rows and depth of the weights
@@ -37,6 +38,12 @@ pub(crate) struct Args {
     /// Types of the KV cache; by default all, or none with `--types`
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = kv_type)]
     pub(super) kv_types: Vec<KvType>,
+    /// Percentages of zeros in matrices of INT8 rows, which are measured in every layout; by default, and with types, none
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(super) zeros: Vec<u32>,
+    /// Places of these zeros: any, 1x4 (blocks of four inputs of one output), 4x1 (four outputs of one input)
+    #[arg(long, value_name = "PATTERN", default_value = "any")]
+    pub(super) pattern: Pattern,
     /// Attention heads: of queries, and of keys and values
     #[arg(long, value_name = "QxKV", default_value = "32x8")]
     pub(super) heads: Heads,
@@ -80,6 +87,30 @@ impl FromStr for Shape {
     fn from_str(text: &str) -> Result<Self, String> {
         let [rows, k] = two(text, MAX_SIDE, "4096x4096")?;
         Ok(Shape { rows, k })
+    }
+}
+
+/// Places of zeros.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pattern {
+    /// Anywhere.
+    Any,
+    /// Blocks of consecutive inputs of one output.
+    Inputs,
+    /// Blocks of consecutive outputs of one input.
+    Outputs,
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "any" => Ok(Pattern::Any),
+            "1x4" => Ok(Pattern::Inputs),
+            "4x1" => Ok(Pattern::Outputs),
+            _ => Err("no such pattern; known: any, 1x4, 4x1".to_owned()),
+        }
     }
 }
 

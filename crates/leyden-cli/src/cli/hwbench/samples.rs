@@ -7,8 +7,8 @@ use crate::cli::bench::median;
 /// Minimum time of a sample in seconds: many ticks of the clock.
 const SAMPLE: f64 = 2e-3;
 /// Time in seconds after which sampling stops, if there are at least [`MIN_SAMPLES`] samples.
-const ENOUGH: f64 = 0.5;
-const MIN_SAMPLES: usize = 3;
+pub(super) const ENOUGH: f64 = 0.5;
+pub(super) const MIN_SAMPLES: usize = 3;
 
 /// Times `call`, whose argument is the number of earlier calls. Returns the number of samples, at most `repetitions`,
 /// and their median in seconds.
