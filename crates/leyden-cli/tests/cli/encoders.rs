@@ -780,3 +780,22 @@ fn onnx_exports_are_models_like_any_other() {
     let refused = leyden(&["embed", &folder, "w1"]).failed(1);
     assert!(refused.contains("has the function Gelu, the configuration GeluTanh"), "{refused}");
 }
+
+#[test]
+fn inspect_lists_the_layouts_of_an_encoder() {
+    let files = Files::new();
+    let (folder, _) = model(&files, "bert");
+    let report = leyden(&["inspect", &folder, "--layouts", "--json"]).json();
+    let layouts = report["layouts"].as_array().unwrap();
+    assert!(!layouts.is_empty());
+    for layout in layouts {
+        assert_eq!(layout["layout"], "int8-rows", "{layout}");
+        assert!(
+            layout["zeros"].as_f64().unwrap() < 0.1 && layout["rows"].as_u64().unwrap() >= 32,
+            "{layout}"
+        );
+    }
+    let table = leyden(&["inspect", &folder, "--layouts"]).ok();
+    assert!(table.contains("matrices of INT8 rows") && table.contains("us per token"), "{table}");
+    assert!(leyden(&["inspect", &folder, "--json"]).json().get("layouts").is_none());
+}

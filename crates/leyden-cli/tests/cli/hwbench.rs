@@ -146,10 +146,35 @@ fn wrong_usage_says_what_is_wanted() {
         (["--head-dim", "48"], "multiple of 32"),
         (["--head-dim", "1024"], "up to 512"),
         (["--depth", "99999999"], "--depth"),
+        (["--zeros", "101"], "--zeros"),
+        (["--pattern", "2x2"], "known: any, 1x4, 4x1"),
         (["--isa", "sse2"], "no such tier"),
         (["--isa", foreign.name()], "this machine does not have"),
     ] {
         let said = leyden(&[&["hwbench"], &arguments[..]].concat()).failed(2);
         assert!(said.contains(wanted), "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn layouts_of_int8_rows_are_measured_only_where_they_are_asked_for() {
+    let shape = ["--shape", "70x128", "--columns", "5", "--isa", "scalar", "--json"];
+    let zeros = ["--zeros", "0,90", "--pattern", "4x1"];
+    let document = leyden(&small(&[shape.as_slice(), &zeros].concat())).json();
+    assert_eq!(document["kernels"], serde_json::json!([]));
+    let layouts = document["int8_rows"].as_array().unwrap();
+    for zeros in [0, 90] {
+        let of: Vec<_> = layouts.iter().filter(|l| l["zeros_percent"] == zeros).collect();
+        let names: Vec<_> = of.iter().map(|l| l["layout"].as_str().unwrap()).collect();
+        assert!(names.starts_with(&["int8-rows", "sparse-rows", "sparse-fours"]), "{names:?}");
+        assert_eq!(of[0]["times_dense"], 1.0);
+        let bytes = |i: usize| of[i]["weight_bytes"].as_u64().unwrap();
+        assert_eq!(bytes(1) < bytes(0), zeros == 90, "{of:?}");
+    }
+    assert!(
+        leyden(&small(&["--types", "f32", "--shape", "16x32", "--isa", "scalar", "--json"]))
+            .json()
+            .get("int8_rows")
+            .is_none()
+    );
 }
