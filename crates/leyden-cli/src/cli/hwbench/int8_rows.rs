@@ -12,8 +12,8 @@ use super::samples::{ENOUGH, MIN_SAMPLES, random};
 use crate::cli::bench::median;
 use crate::cli::failure::Failure;
 
-/// Multiplications of one sample, at least: a few milliseconds.
-const SAMPLE_MACS: usize = 200_000_000;
+/// Minimum number of multiplications of a sample: short beside the time slices of a busy machine.
+const SAMPLE_MACS: usize = 20_000_000;
 
 /// Product in one layout.
 #[derive(Debug, Serialize)]
