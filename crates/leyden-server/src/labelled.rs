@@ -28,11 +28,11 @@ pub(crate) fn schema() -> Value {
     json!({
         "labels": {
             "type": "array", "minItems": 1, "maxItems": LabelPrompt::MAX_LABELS, "items": { "type": "string" },
-            "description": "What entities of the texts are wanted, in words of any kind; for models of GLiNER alone, which need them"
+            "description": "Labels of the entities to find, any words; required for GLiNER models, refused for others"
         },
         "threshold": {
             "type": "number", "minimum": 0, "maximum": 1,
-            "description": "The score above which words are an entity; 0.5 if nothing is said"
+            "description": "Minimum score of an entity; default 0.5"
         },
         "nested": { "type": "boolean", "description": "Whether an entity may lie within another one" }
     })

@@ -69,8 +69,8 @@ pub(crate) fn prompt_schema() -> Value {
     json!({
         "truncate_prompt_tokens": {
             "type": "integer", "minimum": -1, "maximum": i32::MAX,
-            "description": "So many tokens at most stay of what is read; -1 for as many as the model takes"
+            "description": "Maximum number of tokens of a text, which is truncated; -1: the model's maximum"
         },
-        "truncation_side": { "enum": ["left", "right"], "description": "Which tokens are then left out" }
+        "truncation_side": { "enum": ["left", "right"], "description": "Side at which tokens are removed" }
     })
 }

@@ -1,10 +1,17 @@
-//! Doc comments begin with a noun or a verb, and limits are named `MAX_` and `MIN_`.
+//! Doc comments and descriptions in the OpenAPI document begin with a noun or a verb, and limits are named `MAX_` and
+//! `MIN_`.
 
 use super::source::Source;
 use super::{Facts, Finding};
 
 /// Words that stand for a noun which the reader has to guess.
 const OPENINGS: [&str; 9] = ["What", "Whether", "Who", "Whose", "Of", "Those", "Which", "Where", "How"];
+
+/// Openings of descriptions. `Whether` is usual for a flag.
+const IN_DESCRIPTIONS: [&str; 8] = ["What", "Who", "Whose", "Of", "Those", "Which", "How", "So"];
+
+/// Key of a description in the OpenAPI document.
+const DESCRIPTION: &str = "description";
 
 /// Prefixes of constants that have a usual name.
 const PREFIXES: [(&str, &str); 2] = [("MOST_", "MAX_"), ("LEAST_", "MIN_")];
@@ -20,6 +27,15 @@ pub(super) fn check(source: &Source, _: &Facts) -> Vec<Finding> {
             let message =
                 format!("a doc comment begins with `{word}`; begin with a noun, or a verb for a function");
             findings.push(Finding::at(number, message));
+        }
+    }
+    let literals: Vec<(usize, &str)> = source.literals().collect();
+    for pair in literals.windows(2) {
+        let [(_, key), (number, text)] = pair else { continue };
+        let word = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        if *key == DESCRIPTION && IN_DESCRIPTIONS.contains(&word) {
+            findings
+                .push(Finding::at(*number, format!("a description begins with `{word}`; begin with a noun")));
         }
     }
     for (number, line) in source.all_lines() {
@@ -56,8 +72,10 @@ mod tests {
             "/// Where it lies.",
             "// What for.",
             "const MAX_Y: u8 = 1;",
+            r#"f(json!({ "description": "What is left" }));"#,
+            r#"f(json!({ "description": "Whether it is so" }));"#,
         ];
         let text = lines.join("\n");
-        assert_eq!(findings(check, "crates/leyden-text/src/lib.rs", &text, &[]), [1, 8, 10, 9]);
+        assert_eq!(findings(check, "crates/leyden-text/src/lib.rs", &text, &[]), [1, 8, 10, 13, 9]);
     }
 }
