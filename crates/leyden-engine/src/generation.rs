@@ -51,7 +51,7 @@ pub trait Answer: Send {
     /// Samples the tokens after the rows: one, and one more for each accepted draft token, as
     /// [`verify`](crate::schedule::verify) does. Returns them and whether the request ends with them. An empty list
     /// means that no token can be chosen, which ends the request.
-    fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool);
+    fn choose(&mut self, rows: &[OutputRow<'_>], draft: &[u32]) -> (Vec<u32>, bool);
 }
 
 /// Requests with the engine that serves them.
@@ -84,8 +84,10 @@ pub struct Outcome {
     pub decisions: Vec<Decision>,
     /// Error of a failed step; its requests have ended.
     pub failed: Option<Error>,
-    /// Numbers of draft tokens and of accepted draft tokens.
-    pub guesses: (usize, usize),
+    /// Number of draft tokens in the step.
+    pub drafted: usize,
+    /// Number of draft tokens that were accepted.
+    pub accepted: usize,
 }
 
 /// Minimum of prompt tokens in a step with decoding requests: with fewer, long prompts would take too long.
@@ -197,14 +199,14 @@ impl<A: Answer> Generator<A> {
             Ok(output) => output,
             Err(error) => {
                 let decisions = self.scheduler.abandon(self.engine.tables_mut());
-                return Ok(Outcome { decisions, failed: Some(error), guesses: (0, 0) });
+                return Ok(Outcome { decisions, failed: Some(error), ..Outcome::default() });
             }
         };
-        let (chosen, guesses) = hand_out(step, &output, &mut self.active, &self.cpu);
+        let (chosen, drafted, accepted) = hand_out(step, &output, &mut self.active, &self.cpu);
         let tokens = step.scheduled.iter().map(|s| s.tokens).sum();
         compute_heads(step, self.engine.model(), self.cpu.for_tokens(tokens), &mut self.active);
         let decisions = self.scheduler.commit(&chosen, self.engine.tables_mut())?;
-        Ok(Outcome { decisions, failed: None, guesses })
+        Ok(Outcome { decisions, failed: None, drafted, accepted })
     }
 
     /// Adjusts the sizes of steps to the measured time of this one, so that prompts delay decoding requests by about
@@ -243,7 +245,7 @@ struct Entry<'a> {
     /// Logits to sample from; the first row may be the prompt's last.
     choice: &'a [OutputRow<'a>],
     states: &'a [StateRow<'a>],
-    guesses: &'a [u32],
+    draft: &'a [u32],
 }
 
 impl<'a> Entry<'a> {
@@ -266,7 +268,7 @@ impl<'a> Entry<'a> {
                 prompt: &own[..s.rows.min(n_rows)],
                 choice: if s.samples { &own[n_rows - s.drafted - 1..] } else { &[] },
                 states: own_states,
-                guesses: &entry.tokens[s.tokens - s.drafted..],
+                draft: &entry.tokens[s.tokens - s.drafted..],
             });
         }
         all
@@ -289,7 +291,7 @@ fn hand_out<A: Answer>(
     output: &StepOutput<'_>,
     active: &mut Active<A>,
     cpu: &Cpu,
-) -> (Vec<Chosen>, (usize, usize)) {
+) -> (Vec<Chosen>, usize, usize) {
     let rows: Vec<OutputRow<'_>> = output.rows().collect();
     let states: Vec<StateRow<'_>> = output.states().collect();
     let entries = Entry::all(step, &rows, &states);
@@ -308,20 +310,20 @@ fn hand_out<A: Answer>(
             entry.states.iter().for_each(|row| pool.push(row.position, row.state));
         }
         if entry.scheduled.samples {
-            *chosen = member.answer.choose(entry.choice, entry.guesses);
+            *chosen = member.answer.choose(entry.choice, entry.draft);
         }
     });
-    let (mut all, mut guesses) = (Vec::new(), (0, 0));
+    let (mut all, mut drafted, mut accepted) = (Vec::new(), 0, 0);
     for turn in turns {
         let turn = turn.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (s, (tokens, stop)) = (turn.entry.scheduled, turn.chosen);
         if s.samples {
-            guesses.0 += s.drafted;
-            guesses.1 += tokens.len().saturating_sub(1);
+            drafted += s.drafted;
+            accepted += tokens.len().saturating_sub(1);
             all.push(Chosen { request: s.request, tokens, stop });
         }
     }
-    (all, guesses)
+    (all, drafted, accepted)
 }
 
 /// Computes the heads of the prompts that a step completes, and passes the outputs to the answers.

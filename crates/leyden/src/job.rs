@@ -54,9 +54,9 @@ impl Answer for Job {
         }
     }
 
-    fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
+    fn choose(&mut self, rows: &[OutputRow<'_>], draft: &[u32]) -> (Vec<u32>, bool) {
         match self {
-            Job::Text(text) => text.choose(rows, guesses),
+            Job::Text(text) => text.choose(rows, draft),
             // Other jobs generate no tokens.
             _ => (Vec::new(), true),
         }
@@ -113,10 +113,10 @@ impl Text {
         }
     }
 
-    fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
+    fn choose(&mut self, rows: &[OutputRow<'_>], draft: &[u32]) -> (Vec<u32>, bool) {
         let mut chosen = Vec::new();
         // An `Err` ends the loop, for errors and for complete answers.
-        let ended = verify::<Result<Finish, Error>>(guesses, |i| {
+        let ended = verify::<Result<Finish, Error>>(draft, |i| {
             let token = self.token(rows[i].logits, rows[i].position + 1).map_err(Err)?;
             chosen.push(token);
             self.first.get_or_insert_with(Instant::now);

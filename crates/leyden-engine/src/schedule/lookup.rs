@@ -14,7 +14,7 @@ const LOSS: f64 = 0.03;
 /// Maximum credit.
 const MAX_CREDIT: f64 = 32.0;
 /// Maximum number of draft tokens in a step.
-const MAX_GUESSES: usize = 10;
+const MAX_DRAFT: usize = 10;
 /// Minimum number of tokens that must repeat.
 const MIN_MATCH: usize = 2;
 /// Maximum number of tokens compared; longer matches do not improve the draft.
@@ -45,15 +45,15 @@ impl Lookup {
     }
 
     /// Updates credit and draft length after a step that computed one token of each of `decoding` tasks and took the
-    /// time of `weights_read` tokens and one for each of them; `right` of the task's `guessed` draft tokens were
+    /// time of `weights_read` tokens and one for each of them; `accepted` of the task's `drafted` draft tokens were
     /// accepted.
-    pub fn settle(&mut self, weights_read: f64, decoding: usize, guessed: usize, right: usize) {
+    pub fn settle(&mut self, weights_read: f64, decoding: usize, drafted: usize, accepted: usize) {
         let share = (weights_read.max(0.0) + decoding.max(1) as f64) / decoding.max(1) as f64;
-        let earned = share * (LOSS + right as f64) - guessed as f64;
+        let earned = share * (LOSS + accepted as f64) - drafted as f64;
         self.credit = (self.credit + earned).clamp(0.0, MAX_CREDIT);
-        if guessed > 0 {
-            let next = if right == guessed { self.next_length * 2 } else { self.next_length / 2 };
-            self.next_length = next.clamp(1, MAX_GUESSES);
+        if drafted > 0 {
+            let next = if accepted == drafted { self.next_length * 2 } else { self.next_length / 2 };
+            self.next_length = next.clamp(1, MAX_DRAFT);
         }
     }
 }
@@ -61,7 +61,7 @@ impl Lookup {
 /// Returns the draft: the tokens that followed an earlier occurrence of the end of `tokens`, at most `most`; empty if
 /// there is none. Of several occurrences the longest match counts, and of equal ones the last.
 #[must_use]
-pub fn guess(tokens: &[u32], most: usize) -> &[u32] {
+pub fn draft(tokens: &[u32], most: usize) -> &[u32] {
     let Some((&last, before)) = tokens.split_last() else { return &[] };
     let first = before.len().saturating_sub(WINDOW);
     let mut best = (MIN_MATCH - 1, 0);
@@ -85,10 +85,10 @@ pub fn guess(tokens: &[u32], most: usize) -> &[u32] {
 ///
 /// # Errors
 /// The first error of `choose`.
-pub fn verify<E>(guesses: &[u32], mut choose: impl FnMut(usize) -> Result<u32, E>) -> Result<Vec<u32>, E> {
+pub fn verify<E>(draft: &[u32], mut choose: impl FnMut(usize) -> Result<u32, E>) -> Result<Vec<u32>, E> {
     let mut tokens = vec![choose(0)?];
-    for (i, guess) in guesses.iter().enumerate() {
-        if tokens[i] != *guess {
+    for (i, token) in draft.iter().enumerate() {
+        if tokens[i] != *token {
             break;
         }
         tokens.push(choose(i + 1)?);
@@ -103,14 +103,14 @@ mod tests {
 
     #[test]
     fn the_longest_and_then_the_last_repetition_is_followed() {
-        assert_eq!(guess(&[1, 2, 3, 4, 1, 2], 8), [3, 4, 1, 2]);
-        assert_eq!(guess(&[1, 2, 3, 4, 1, 2], 1), [3]);
-        assert_eq!(guess(&[7, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2], 2), [3, 9]);
-        assert_eq!(guess(&[1, 2, 3, 1, 2, 4, 1, 2], 1), [4]);
-        assert_eq!(guess(&[1, 2, 3, 2], 4), [] as [u32; 0]);
-        assert_eq!(guess(&[5, 5, 5], 4), [5]);
-        assert_eq!(guess(&[], 4), [] as [u32; 0]);
-        assert_eq!(guess(&[5], 4), [] as [u32; 0]);
+        assert_eq!(draft(&[1, 2, 3, 4, 1, 2], 8), [3, 4, 1, 2]);
+        assert_eq!(draft(&[1, 2, 3, 4, 1, 2], 1), [3]);
+        assert_eq!(draft(&[7, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2], 2), [3, 9]);
+        assert_eq!(draft(&[1, 2, 3, 1, 2, 4, 1, 2], 1), [4]);
+        assert_eq!(draft(&[1, 2, 3, 2], 4), [] as [u32; 0]);
+        assert_eq!(draft(&[5, 5, 5], 4), [5]);
+        assert_eq!(draft(&[], 4), [] as [u32; 0]);
+        assert_eq!(draft(&[5], 4), [] as [u32; 0]);
     }
 
     #[test]
@@ -127,25 +127,25 @@ mod tests {
     proptest! {
         /// Compares the time with drafts to the time without, for any machine, number of tasks and acceptance.
         #[test]
-        fn guessing_never_costs_more_than_it_may(
+        fn drafts_never_cost_more_than_it_may(
             weights_read in 0.0_f64..40.0, decoding in 1_usize..64, luck in prop::collection::vec(0_usize..12, 1..400)
         ) {
             let share = (weights_read + decoding as f64) / decoding as f64;
             let mut l = Lookup::default();
             let (mut time, mut tokens) = (0.0, 0.0);
-            for right in luck {
-                let guessed = l.allowance();
-                let right = right.min(guessed);
-                l.settle(weights_read, decoding, guessed, right);
-                time += share + guessed as f64;
-                tokens += 1.0 + right as f64;
+            for accepted in luck {
+                let drafted = l.allowance();
+                let accepted = accepted.min(drafted);
+                l.settle(weights_read, decoding, drafted, accepted);
+                time += share + drafted as f64;
+                tokens += 1.0 + accepted as f64;
                 prop_assert!(time <= 1.03 * share * tokens + 1e-6);
             }
         }
     }
 
     #[test]
-    fn a_text_that_repeats_itself_is_soon_guessed_far_ahead() {
+    fn a_text_that_repeats_itself_soon_gets_long_drafts() {
         let mut l = Lookup::default();
         let (mut steps, mut tokens) = (0, 0);
         while tokens < 200 {

@@ -19,9 +19,9 @@
 //! less than an equal share of them takes it, by preemption, from keys that have more.
 //!
 //! Within a key the prompt with the fewest tokens left goes first, and of equal ones the earlier: a short prompt passes
-//! long ones. The number of tokens of later prompts that may be computed before an earlier prompt, its patience, is
+//! long ones. The number of tokens of later prompts that may be computed before an earlier prompt, its slack, is
 //! limited: to a tenth of the earlier prompt's tokens, or a block; half of that at once and the rest as it is computed
-//! itself. Prompts without patience left go before all others, in the order of arrival (`patience`).
+//! itself. Prompts without slack left go before all others, in the order of arrival (`priority_ageing`).
 //!
 //! **Memory.** A task is admitted when all its known tokens fit, with one spare block for every eight running tasks. If
 //! an answer grows and no block is free, a task is preempted: of the lowest priority, then of the key that exceeds its
@@ -37,9 +37,9 @@ mod cost;
 mod counters;
 mod lookup;
 mod options;
-mod patience;
 mod plan;
 mod preempt;
+mod priority_ageing;
 mod queue;
 mod request;
 mod retry;
@@ -50,7 +50,7 @@ use crate::tables::BlockTables;
 pub use cost::StepCost;
 use counters::Counters;
 use leyden_kernels::attention::BLOCK_TOKENS;
-pub use lookup::{Lookup, guess, verify};
+pub use lookup::{Lookup, draft, verify};
 pub use options::SchedulerOptions;
 use queue::Queue;
 pub use request::{

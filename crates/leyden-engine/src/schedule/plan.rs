@@ -1,8 +1,8 @@
 //! Planning of the next step.
 
 use super::Scheduler;
-use super::lookup::guess;
-use super::patience;
+use super::lookup::draft;
+use super::priority_ageing;
 use super::request::{Decision, Finish, PromptRows, RequestId, Step};
 use super::task::Task;
 use crate::engine::{Outputs, StepEntry, WholeText};
@@ -122,7 +122,7 @@ impl Scheduler {
         let mut served = Vec::new();
         while self.spare(most, 0) > 0 && self.beside_completed(most).is_none_or(|rest| rest >= 1.0) {
             let rank = |t: &Task| {
-                (Reverse(t.request.priority), self.counters.get(t.request.key), patience::place(t))
+                (Reverse(t.request.priority), self.counters.get(t.request.key), priority_ageing::rank(t))
             };
             let open = |t: &&Task| !t.decodes() && !served.contains(&t.request.id);
             let runs = self.running.iter().filter(open).min_by_key(|t| rank(t));
@@ -144,7 +144,7 @@ impl Scheduler {
         }
     }
 
-    /// Schedules tokens of a prompt from the rest of the budget, and charges them to the patience of the requests that
+    /// Schedules tokens of a prompt from the rest of the budget, and charges them to the slack of the requests that
     /// it passes: earlier ones that have not been `served` in this step.
     fn give(&mut self, id: RequestId, most: usize, served: &[RequestId]) {
         let Some(i) = self.running.iter().position(|t| t.request.id == id) else { return };
@@ -166,15 +166,15 @@ impl Scheduler {
                 && !other.decodes()
                 && !served.contains(&r.id)
         };
-        // A task without patience left would have gone first if it could, and must not delay others.
+        // A task without slack left would have gone first if it could, and must not delay others.
         let others = self.running.iter().chain(self.queue.iter()).filter(|other| passed(other));
-        let patience = others.map(patience::patience).filter(|tokens| *tokens > 0).min();
-        let tokens = tokens.min(patience.unwrap_or(usize::MAX));
+        let slack = others.map(priority_ageing::slack).filter(|tokens| *tokens > 0).min();
+        let tokens = tokens.min(slack.unwrap_or(usize::MAX));
         if self.options.whole_prompts && tokens < missing {
             return;
         }
         let others = self.running.iter_mut().chain(self.queue.iter_mut());
-        others.filter(|other| passed(other)).for_each(|other| other.yielded += tokens);
+        others.filter(|other| passed(other)).for_each(|other| other.passed_by += tokens);
         self.running[i].part.tokens += tokens;
     }
 
@@ -311,13 +311,13 @@ impl Scheduler {
                 continue;
             }
             // One token is sampled besides the draft.
-            let guesses = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
-            let draft = if guesses == 0 { &[] } else { guess(&t.tokens, guesses) };
-            if !draft.is_empty()
-                && t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len() + draft.len()))
+            let most = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
+            let found = if most == 0 { &[] } else { draft(&t.tokens, most) };
+            if !found.is_empty()
+                && t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len() + found.len()))
             {
-                rest -= draft.len();
-                t.part.draft = draft.to_vec();
+                rest -= found.len();
+                t.part.draft = found.to_vec();
             }
         }
     }

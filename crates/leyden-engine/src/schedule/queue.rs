@@ -2,7 +2,7 @@
 //! them.
 
 use super::counters::Counters;
-use super::patience;
+use super::priority_ageing;
 use super::request::{KeyId, RequestId};
 use super::task::Task;
 use std::cmp::Reverse;
@@ -71,14 +71,14 @@ impl Queue {
     }
 
     /// Returns the next request among those of the highest priority that are `ready`: of the key with the least
-    /// service, and of its requests the first by [`patience::place`].
+    /// service, and of its requests the first by [`priority_ageing::rank`].
     pub(crate) fn next(&self, counters: &Counters, ready: impl Fn(&Task) -> bool) -> Option<&Task> {
-        let mut best: Option<(&Task, (u64, patience::Place))> = None;
+        let mut best: Option<(&Task, (u64, priority_ageing::Rank))> = None;
         for ((priority, key, _), task) in &self.tasks {
             if best.is_some_and(|(b, _)| b.request.priority != priority.0) {
                 break;
             }
-            let rank = (counters.get(*key), patience::place(task));
+            let rank = (counters.get(*key), priority_ageing::rank(task));
             if best.is_none_or(|(_, r)| rank < r) && ready(task) {
                 best = Some((task, rank));
             }

@@ -38,7 +38,7 @@ pub(crate) struct Task {
     /// Number of leading prompt tokens whose requested results have been returned.
     pub(crate) delivered: usize,
     /// Number of tokens of later requests of its key that were computed before it.
-    pub(crate) yielded: usize,
+    pub(crate) passed_by: usize,
     /// Number of the step in which it was admitted.
     pub(crate) admitted_in: u64,
     /// Number of the step in which it was last preempted.
@@ -63,7 +63,7 @@ impl Task {
             computed: 0,
             part: Part::default(),
             delivered: 0,
-            yielded: 0,
+            passed_by: 0,
             admitted_in: 0,
             preempted_in: 0,
             cancelled: false,

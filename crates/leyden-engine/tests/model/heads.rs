@@ -32,7 +32,7 @@ impl Answer for Kept {
         self.0.push(output);
     }
 
-    fn choose(&mut self, _rows: &[OutputRow<'_>], _guesses: &[u32]) -> (Vec<u32>, bool) {
+    fn choose(&mut self, _rows: &[OutputRow<'_>], _draft: &[u32]) -> (Vec<u32>, bool) {
         (Vec::new(), true)
     }
 }

@@ -33,7 +33,7 @@ fn machine(threads: usize, kv_type: KvType) -> Engine {
 struct Events {
     cached_tokens: usize,
     preemptions: usize,
-    right_guesses: usize,
+    accepted: usize,
     most_in_a_step: usize,
 }
 
@@ -114,7 +114,7 @@ impl Server {
                     Ok::<u32, leyden_engine::Error>(token)
                 };
                 let tokens = verify(&e.tokens[s.tokens - s.drafted..], choose).unwrap();
-                events.right_guesses += tokens.len() - 1;
+                events.accepted += tokens.len() - 1;
                 answers.get_mut(&(s.request.0 as u32)).unwrap().extend(&tokens);
                 chosen.push(Chosen { request: s.request, tokens, stop: false });
             }
@@ -174,7 +174,7 @@ fn any_schedule_gives_the_same_tokens() {
         server.scheduler.tune(|o| (o.prompt_tokens_beside_decode, o.weights_read_tokens) = (512, 400.0));
         let (got, events) = server.answer(&which, true);
         assert!(got == want, "guessed, {threads} threads");
-        assert!(events.right_guesses > requests as usize / 2, "{events:?}");
+        assert!(events.accepted > requests as usize / 2, "{events:?}");
         assert_eq!(server.tables().available_blocks(), ALL);
         // In small pieces, with so few blocks that answers outgrow them.
         let narrow =

@@ -68,9 +68,9 @@ impl Answer for Asked {
         assert!(vector.replace(values).is_none(), "an output comes once");
     }
 
-    fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
+    fn choose(&mut self, rows: &[OutputRow<'_>], draft: &[u32]) -> (Vec<u32>, bool) {
         let Asked::Tokens(count) = self else { panic!("a token that nobody asked for") };
-        assert_eq!((rows.len(), guesses.len()), (1, 0));
+        assert_eq!((rows.len(), draft.len()), (1, 0));
         *count += 1;
         (vec![5], false)
     }

@@ -50,7 +50,7 @@ impl Answer for Active {
         }
     }
 
-    fn choose(&mut self, rows: &[OutputRow<'_>], guesses: &[u32]) -> (Vec<u32>, bool) {
+    fn choose(&mut self, rows: &[OutputRow<'_>], draft: &[u32]) -> (Vec<u32>, bool) {
         let Work::Text(choice) = &mut self.work else { return (Vec::new(), true) };
         let tokenizer = &self.tokenizer;
         let mut said = Vec::new();
@@ -65,7 +65,7 @@ impl Answer for Active {
             said.push(what);
             if stops { Err(None) } else { Ok(token) }
         };
-        if let Some(stuck) = verify::<Option<Stuck>>(guesses, choose).err().flatten() {
+        if let Some(stuck) = verify::<Option<Stuck>>(draft, choose).err().flatten() {
             self.end = Some(match stuck {
                 Stuck::Sampler(error) if matches!(error.kind(), ErrorKind::NotFinite) => End::NotFinite,
                 Stuck::Sampler(error) if matches!(error.kind(), ErrorKind::NothingAllowed) => End::Stuck,

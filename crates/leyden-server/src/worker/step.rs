@@ -230,8 +230,8 @@ impl Loop {
                 } else {
                     m.steps.add(1);
                     m.step.observe(time);
-                    m.guesses.add(outcome.guesses.0);
-                    m.right_guesses.add(outcome.guesses.1);
+                    m.guesses.add(outcome.drafted);
+                    m.right_guesses.add(outcome.accepted);
                     let stall = self.parts.options.prompt_stall;
                     self.generator.iter_mut().for_each(|g| g.observe(&step, time, stall));
                 }

@@ -87,7 +87,7 @@ fn an_empty_set_is_an_error() {
 }
 
 #[test]
-fn guesses_do_not_change_a_constrained_text() {
+fn drafts_do_not_change_a_constrained_text() {
     // Allowed are tokens that differ from the previous one by one; the draft is partly wrong.
     let set = |last: u32| [(1_u32 << ((last + 1) % 8)) | (1 << ((last + 7) % 8))];
     let logits: Vec<Vec<f32>> =
@@ -100,10 +100,10 @@ fn guesses_do_not_change_a_constrained_text() {
         one.accept(&[token]);
         text.push(token);
     }
-    let mut guesses = text[1..].to_vec();
-    guesses[3] = (guesses[3] + 1) % 8;
+    let mut draft = text[1..].to_vec();
+    draft[3] = (draft[3] + 1) % 8;
     let (mut s, mut last) = (sampler(params, 8), 0);
-    let chosen = verify(&guesses[..5], |i| {
+    let chosen = verify(&draft[..5], |i| {
         let token = s.sample_masked(&logits[i], TokenSet::new(&set(last)), i)?;
         s.accept(&[token]);
         last = token;

@@ -202,11 +202,11 @@ fn texts_that_repeat_themselves_take_fewer_steps() {
             steps += 1;
         }
         assert_eq!(sim.answers[&RequestId(1)], answer(&prompt(1, 60), 400));
-        (steps, sim.guesses)
+        (steps, sim.drafts)
     };
     let (plain, none) = steps(false);
-    let (fewer, (right, guesses)) = steps(true);
+    let (fewer, (accepted, drafted)) = steps(true);
     assert_eq!(none, (0, 0));
-    assert!(right * 2 > guesses, "{right} of {guesses}");
+    assert!(accepted * 2 > drafted, "{accepted} of {drafted}");
     assert!(fewer * 10 < plain * 8, "{fewer} against {plain}");
 }

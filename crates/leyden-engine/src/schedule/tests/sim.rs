@@ -65,7 +65,7 @@ pub(super) struct Sim {
     pub(super) preemptions: usize,
     pub(super) cached: usize,
     /// Numbers of accepted draft tokens and of draft tokens.
-    pub(super) guesses: (usize, usize),
+    pub(super) drafts: (usize, usize),
 }
 
 impl Sim {
@@ -79,7 +79,7 @@ impl Sim {
             ends: BTreeMap::new(),
             preemptions: 0,
             cached: 0,
-            guesses: (0, 0),
+            drafts: (0, 0),
         }
     }
 
@@ -186,8 +186,8 @@ impl Sim {
                 let first = text.len() - s.drafted;
                 let choose = |row: usize| Ok::<u32, ()>(next_token(&text[..first + row]));
                 let tokens = verify(&e.tokens[s.tokens - s.drafted..], choose).unwrap();
-                self.guesses.0 += tokens.len() - 1;
-                self.guesses.1 += s.drafted;
+                self.drafts.0 += tokens.len() - 1;
+                self.drafts.1 += s.drafted;
                 chosen.push(Chosen { request: s.request, tokens, stop: false });
             }
         }

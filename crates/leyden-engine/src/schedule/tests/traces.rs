@@ -31,7 +31,7 @@ fn describe(step: &Step, out: &mut String) {
     for s in &step.scheduled {
         let _ = write!(out, "> run {} {}..{}", s.request.0, s.position, s.position + s.tokens);
         if s.drafted > 0 {
-            let _ = write!(out, " of which {} guesses", s.drafted);
+            let _ = write!(out, " of which {} drafted", s.drafted);
         }
         out.push_str(if s.samples { " samples\n" } else { "\n" });
     }

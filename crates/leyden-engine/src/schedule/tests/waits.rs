@@ -89,7 +89,7 @@ fn equal_prompts_are_computed_in_the_order_of_arrival_and_shorter_ones_first() {
         sim.submit(request(id, 1, prompt(id as u32, tokens), 1));
     }
     let steps = first_tokens(&mut sim, &[1, 2, 3, 4]);
-    // The third, a little shorter, may pass the others only by their patience, which is not enough.
+    // The third, a little shorter, may pass the others only by their slack, which is not enough.
     assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
     // Each takes its own number of steps, except a shorter one that is completed in another's step.
     assert!(steps[3] <= 32 + 3, "{steps:?}");
@@ -148,7 +148,7 @@ fn who_does_not_fit_does_not_hold_up_the_small_ones() {
     }
 }
 
-/// Requests of other keys do not use up patience.
+/// Requests of other keys do not use up slack.
 #[test]
 fn keys_pass_each_other_by_service_alone() {
     let mut sim = Sim::new(options(), 200);
@@ -157,7 +157,7 @@ fn keys_pass_each_other_by_service_alone() {
     (0..20).for_each(|i| sim.submit(request(10 + i, 2, prompt(10 + i as u32, 100), 1)));
     (0..8).for_each(|_| drop(sim.step()));
     let long = sim.scheduler.running.iter().find(|t| t.order == 0).unwrap();
-    assert_eq!(long.yielded, 0);
+    assert_eq!(long.passed_by, 0);
     assert!(sim.ends.len() > 5, "{:?}", sim.ends);
 }
 

@@ -10,21 +10,21 @@ use leyden_kernels::attention::BLOCK_TOKENS;
 const PART: usize = 20;
 
 /// Rank among a key's prompts; the least goes first.
-pub(super) type Place = (bool, usize, u64);
+pub(super) type Rank = (bool, usize, u64);
 
 /// Returns the rank of a task among those of its key.
-pub(super) fn place(task: &Task) -> Place {
-    let passable = patience(task) > 0;
+pub(super) fn rank(task: &Task) -> Rank {
+    let passable = slack(task) > 0;
     (passable, if passable { task.missing() } else { 0 }, task.order)
 }
 
-/// Returns a task's patience: the number of tokens of later requests that may still be computed before it. It is 0 for
+/// Returns a task's slack: the number of tokens of later requests that may still be computed before it. It is 0 for
 /// an answer that was begun and preempted, as its reader waits in the middle of it; and for a text that is computed
 /// whole: a step takes many of these, and one that may still be passed by few tokens would delay all longer ones.
-pub(super) fn patience(task: &Task) -> usize {
+pub(super) fn slack(task: &Task) -> usize {
     if task.generated() > 0 || task.is_whole {
         return 0;
     }
     let at_once = (task.prompt_tokens / PART).max(BLOCK_TOKENS);
-    (at_once + task.computed / PART).saturating_sub(task.yielded)
+    (at_once + task.computed / PART).saturating_sub(task.passed_by)
 }
