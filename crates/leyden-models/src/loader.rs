@@ -469,7 +469,7 @@ impl Loader<'_> {
 /// Returns true if no result depends on a tensor of this name: rotary frequencies in old files, which follow from the
 /// configuration, and MTP layers.
 pub(crate) fn needless(name: &str, c: &ModelConfig) -> bool {
-    let beyond = c.layers.len()..c.layers.len() + c.predictors;
+    let beyond = c.layers.len()..c.layers.len() + c.mtp_layers;
     // The first number in a name is the layer's.
     let number = name.split('.').find_map(|part| part.parse::<usize>().ok());
     name.ends_with("attn_rot_embd")

@@ -79,7 +79,7 @@ pub struct VectorForm {
     /// Default number of leading dimensions that are returned, unless a request names another; `None` for all.
     pub dimensions: Option<usize>,
     /// Maximum number of entries in a sparse embedding, of which the greatest are kept; `None` for no limit.
-    pub most_numbers: Option<usize>,
+    pub max_active_dims: Option<usize>,
     /// Similarity function of the embeddings.
     pub similarity: Similarity,
     /// True if embeddings are normalised to unit length before they are compared, as a `Normalize` module does.
@@ -88,7 +88,7 @@ pub struct VectorForm {
 
 /// GGUF keys, after the architecture's name.
 const DIMENSIONS: &str = "vector.dimensions";
-const MAX_NUMBERS: &str = "vector.most_numbers";
+const MAX_ACTIVE_DIMS: &str = "vector.most_numbers";
 const SIMILARITY: &str = "vector.similarity";
 const UNIT: &str = "vector.unit";
 
@@ -117,7 +117,7 @@ impl VectorForm {
         };
         let form = VectorForm {
             dimensions: positive("truncate_dim")?,
-            most_numbers: positive("max_active_dims")?,
+            max_active_dims: positive("max_active_dims")?,
             similarity,
             unit: false,
         };
@@ -130,7 +130,7 @@ impl VectorForm {
         let name = SIMILARITIES.iter().find(|row| row.1 == self.similarity).map_or("", |row| row.0);
         let mut entries = Vec::new();
         entries.extend(self.dimensions.map(|n| (DIMENSIONS, size(n))));
-        entries.extend(self.most_numbers.map(|n| (MAX_NUMBERS, size(n))));
+        entries.extend(self.max_active_dims.map(|n| (MAX_ACTIVE_DIMS, size(n))));
         if self.similarity != Similarity::default() {
             entries.push((SIMILARITY, Value::from(name)));
             entries.push((UNIT, Value::Bool(self.unit)));
@@ -155,7 +155,7 @@ pub(crate) fn read(architecture: &str, meta: &Metadata) -> Result<VectorForm, Er
     };
     Ok(VectorForm {
         dimensions: positive(DIMENSIONS)?,
-        most_numbers: positive(MAX_NUMBERS)?,
+        max_active_dims: positive(MAX_ACTIVE_DIMS)?,
         similarity,
         unit: meta.opt_bool(&key(UNIT))?.unwrap_or(false),
     })
@@ -180,7 +180,7 @@ mod tests {
         .unwrap();
         let wanted = VectorForm {
             dimensions: Some(16),
-            most_numbers: Some(64),
+            max_active_dims: Some(64),
             similarity: Similarity::Dot,
             unit: false,
         };

@@ -79,12 +79,12 @@ const ROPE_DIM: Field = field("rope.dimension_count", "qk_rope_head_dim");
 
 /// Returns `qk_nope_head_dim`, `qk_rope_head_dim` and `v_head_dim`.
 fn head_sizes(r: &Reader<'_>) -> Result<[usize; 3], Error> {
-    let turned = r.size(ROPE_DIM)?;
-    if !turned.is_multiple_of(2) {
-        return Err(r.invalid(ROPE_DIM, format!("{turned} is odd; RoPE rotates values in pairs")));
+    let qk_rope = r.size(ROPE_DIM)?;
+    if !qk_rope.is_multiple_of(2) {
+        return Err(r.invalid(ROPE_DIM, format!("{qk_rope} is odd; RoPE rotates values in pairs")));
     }
     if let Reader::Hf(..) = r {
-        return Ok([r.size(KEY)?, turned, r.size(VALUE)?]);
+        return Ok([r.size(KEY)?, qk_rope, r.size(VALUE)?]);
     }
     // Files in MLA's compressed form have the compressed sizes under the usual keys.
     let either = |own: Field, usual: Field| match r.opt_u32(own)? {
@@ -92,9 +92,9 @@ fn head_sizes(r: &Reader<'_>) -> Result<[usize; 3], Error> {
         Some(_) => r.size(own),
     };
     let (whole, value) = (either(KEY_MLA, KEY)?, either(VALUE_MLA, VALUE)?);
-    match whole.checked_sub(turned).filter(|plain| *plain > 0) {
-        Some(plain) => Ok([plain, turned, value]),
-        None => Err(r.invalid(ROPE_DIM, format!("{turned} is not below the head size {whole}"))),
+    match whole.checked_sub(qk_rope).filter(|qk_nope| *qk_nope > 0) {
+        Some(qk_nope) => Ok([qk_nope, qk_rope, value]),
+        None => Err(r.invalid(ROPE_DIM, format!("{qk_rope} is not below the head size {whole}"))),
     }
 }
 
@@ -147,14 +147,14 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
     }
     r.routing(&mut experts, sigmoid)?;
     r.shared_experts(&mut experts, width)?;
-    let [plain, turned, value_dim] = head_sizes(r)?;
+    let [qk_nope, qk_rope, value_dim] = head_sizes(r)?;
     let latent = LatentConfig {
         query_rank: r.opt_u32(QUERY_RANK)?.filter(|n| *n > 0).map(|_| r.size(QUERY_RANK)).transpose()?,
         rank: r.size(RANK)?,
-        plain,
-        turned,
+        qk_nope,
+        qk_rope,
     };
-    let key_dim = plain + turned;
+    let key_dim = qk_nope + qk_rope;
     r.check_head_size(KEY, key_dim)?;
     r.check_head_size(VALUE, value_dim)?;
     let mut config = r.mixture_with(RopePairs::Interleaved, experts, width, Some((key_dim, value_dim)))?;
@@ -164,7 +164,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
         layer.attention_scale = (factor / (key_dim as f64).sqrt()) as f32;
         layer.latent = Some(latent);
         if let Some(rope) = &mut layer.rope {
-            rope.dims = turned;
+            rope.dims = qk_rope;
         }
     }))
 }

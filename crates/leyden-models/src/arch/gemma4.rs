@@ -177,7 +177,7 @@ fn config(r: &Reader<'_>) -> Result<ModelConfig, Error> {
             } else {
                 layer.kv_heads = full_kv_heads.unwrap_or(layer.kv_heads);
                 if of_keys {
-                    layer.values = Values::OfKeys;
+                    layer.values = Values::Keys;
                 }
             }
             if let Some((experts, width)) = experts {

@@ -71,7 +71,7 @@ pub struct ModelConfig {
     /// Alternating updates (AltUp) over several residual streams.
     pub altup: Option<AltUpConfig>,
     /// Number of MTP layers (multi-token prediction) after `layers` in the file, which are not computed.
-    pub predictors: usize,
+    pub mtp_layers: usize,
     /// Transformer blocks, first to last; at least one.
     pub layers: Vec<LayerConfig>,
 }
@@ -373,7 +373,7 @@ pub enum Values {
     /// Product with the value matrix, RMS-normalised per head without weights.
     Normalised,
     /// As [`Normalised`](Self::Normalised), but if the file has no value matrix, from the keys before their norm.
-    OfKeys,
+    Keys,
 }
 
 /// Alternating updates (AltUp; Baykal et al., 2023): layers compute one of several residual streams, and predict and
@@ -397,9 +397,9 @@ pub struct LatentConfig {
     /// Rank of the compressed keys and values (`kv_lora_rank`).
     pub rank: usize,
     /// Leading dimensions of a head's key without RoPE, from the compressed vector (`qk_nope_head_dim`).
-    pub plain: usize,
+    pub qk_nope: usize,
     /// Trailing dimensions of the key with RoPE, shared by all heads (`qk_rope_head_dim`).
-    pub turned: usize,
+    pub qk_rope: usize,
 }
 
 /// Placement of the norms of a block's halves, attention and feed-forward layer.

@@ -46,7 +46,7 @@ pub(super) const LAYER_NORM_EPS: Field = field("attention.layer_norm_epsilon", "
 const DEFAULT_LAYER_NORM_EPS: f32 = 1e-12;
 const DEFAULT_DECODER_EPS: f32 = 1e-5;
 /// Number of MTP layers, which in GGUF are included in the number of layers.
-const PREDICTORS: Field = field("nextn_predict_layers", "num_nextn_predict_layers");
+const MTP_LAYERS: Field = field("nextn_predict_layers", "num_nextn_predict_layers");
 
 impl Field {
     /// Returns the key in the `config.json` of most classes.
@@ -154,7 +154,7 @@ impl Reader<'_> {
         if let (Reader::Gguf(meta, _), Some(key)) = (self, self.key(field))
             && let Some(Value::Array(array)) = meta.get(&key)
         {
-            let all = layers + self.predictors()?;
+            let all = layers + self.mtp_layers()?;
             if array.len() != all {
                 return Err(self.invalid(field, format!("{} numbers for {all} layers", array.len())));
             }
@@ -183,8 +183,8 @@ impl Reader<'_> {
     }
 
     /// Reads the number of MTP layers, which are not computed.
-    fn predictors(&self) -> Result<usize, Error> {
-        Ok(self.opt_u32(PREDICTORS)?.map_or(0, |n| n.min(MAX_LAYERS) as usize))
+    fn mtp_layers(&self) -> Result<usize, Error> {
+        Ok(self.opt_u32(MTP_LAYERS)?.map_or(0, |n| n.min(MAX_LAYERS) as usize))
     }
 
     /// Reads the number of layers without MTP layers.
@@ -192,9 +192,9 @@ impl Reader<'_> {
         let all = self.required(LAYERS, MAX_LAYERS)?;
         match self {
             Reader::Hf(..) => Ok(all),
-            Reader::Gguf(..) => match all.checked_sub(self.predictors()?).filter(|n| *n > 0) {
+            Reader::Gguf(..) => match all.checked_sub(self.mtp_layers()?).filter(|n| *n > 0) {
                 Some(layers) => Ok(layers),
-                None => Err(self.invalid(PREDICTORS, format!("not fewer than the {all} layers"))),
+                None => Err(self.invalid(MTP_LAYERS, format!("not fewer than the {all} layers"))),
             },
         }
     }
@@ -453,7 +453,7 @@ impl Reader<'_> {
             logit_soft_cap: None,
             per_layer_input: None,
             altup: None,
-            predictors: self.predictors()?,
+            mtp_layers: self.mtp_layers()?,
             layers,
         })
     }

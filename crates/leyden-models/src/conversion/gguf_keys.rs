@@ -300,7 +300,7 @@ fn near(a: f64, b: f64) -> bool {
 fn as_read(config: &ModelConfig, read: &ModelConfig) -> ModelConfig {
     let mut config = config.clone();
     // Tensors imply the offset of norms. MTP layers are not converted.
-    (config.norm.offset, config.predictors) = (read.norm.offset, 0);
+    (config.norm.offset, config.mtp_layers) = (read.norm.offset, 0);
     let context = config.context;
     for (layer, read) in config.layers.iter_mut().zip(&read.layers) {
         if layer.mask.window().is_some_and(|window| window >= context) {

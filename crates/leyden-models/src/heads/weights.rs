@@ -30,7 +30,7 @@ impl HeadWeights {
     ) -> Result<HeadWeights, Error> {
         Ok(HeadWeights {
             width: c.width,
-            max_sparse: c.vectors.most_numbers,
+            max_sparse: c.vectors.max_active_dims,
             classifier: c.classifier().map(|config| Classifier::load(loader, config, c)).transpose()?,
             sparse: Sparse::load(loader, c, vocabulary)?,
             token_weights: TokenWeights::load(loader, c)?,

@@ -107,7 +107,7 @@ impl Attention {
                 key_norm: sizes.map(|(_, k)| norm("attn_k_norm", k)).transpose()?,
                 value_norm: match layer.values {
                     Values::Own => None,
-                    Values::Normalised | Values::OfKeys => Some(Norm::plain_rms(layer.value_dim, c.norm.eps)),
+                    Values::Normalised | Values::Keys => Some(Norm::plain_rms(layer.value_dim, c.norm.eps)),
                 },
             })
         };
@@ -372,7 +372,7 @@ fn queries_keys_values(
             return Ok((linear("q", q)?, [None, None]));
         }
         let value = match layer.values {
-            Values::OfKeys if !loader.has(&name("v.weight"))? => None,
+            Values::Keys if !loader.has(&name("v.weight"))? => None,
             _ => Some(linear("v", v)?),
         };
         return Ok((linear("q", q)?, [Some(linear("k", k)?), value]));

@@ -50,27 +50,27 @@ impl Latent {
         ropes: &mut Ropes,
     ) -> Result<Latent, Error> {
         let layer = &c.layers[i];
-        let LatentConfig { query_rank, rank, plain, turned } = config;
+        let LatentConfig { query_rank, rank, qk_nope, qk_rope } = config;
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let linear = |part: &str, rows, k| Linear::load(loader, &name(part), rows, k);
         let norm = |part: &str, n| Norm::load(loader, c.norm, &name(part), n);
-        let q = layer.heads * (plain + turned);
+        let q = layer.heads * (qk_nope + qk_rope);
         let rope =
             layer.rope.as_ref().ok_or_else(|| loader.invalid(&name("kv_a_mqa"), "no rotation".into()))?;
         let (query_down, query) = match query_rank {
             None => (None, linear("q", q, c.width)?),
             Some(n) => (Some((linear("q_a", n, c.width)?, norm("q_a_norm", n)?)), linear("q_b", q, n)?),
         };
-        let kv = layer.heads * (plain + layer.value_dim);
+        let kv = layer.heads * (qk_nope + layer.value_dim);
         Ok(Latent {
             layer: i,
             query_down,
             query,
-            down: linear("kv_a_mqa", rank + turned, c.width)?,
+            down: linear("kv_a_mqa", rank + qk_rope, c.width)?,
             norm: norm("kv_a_norm", rank)?,
             up: match loader.has(&name("kv_b.weight"))? {
                 true => linear("kv_b", kv, rank)?,
-                false => joined(loader, &name, layer.heads, [plain, layer.value_dim], rank)?,
+                false => joined(loader, &name, layer.heads, [qk_nope, layer.value_dim], rank)?,
             },
             output: linear("output", c.width, layer.heads * layer.value_dim)?,
             config,
@@ -98,12 +98,12 @@ impl Latent {
     /// [`Attention::store`](super::Attention::store).
     pub(crate) fn store(&self, cpu: &Cpu, rows: &[usize], cache: &mut KvCache, work: &mut Workspace) {
         let (n, width) = (work.step.slots.len(), self.down.weights.k());
-        let LatentConfig { rank, plain, turned, .. } = self.config;
-        let (key_dim, value_dim) = (plain + turned, self.value_dim);
+        let LatentConfig { rank, qk_nope, qk_rope, .. } = self.config;
+        let (key_dim, value_dim) = (qk_nope + qk_rope, self.value_dim);
         if let Some(sums) = &mut work.sums {
             sums.add([&self.down.name], &work.normed, width);
         }
-        let compressed = rank + turned;
+        let compressed = rank + qk_rope;
         work.latent.compressed.resize(n * compressed);
         apply(
             cpu,
@@ -122,7 +122,7 @@ impl Latent {
         if let Some(sums) = &mut work.sums {
             sums.add([&self.up.name], &work.latent.latent, rank);
         }
-        let both = plain + value_dim;
+        let both = qk_nope + value_dim;
         work.latent.keys_values.resize(n * self.heads * both);
         apply(
             cpu,
@@ -136,22 +136,22 @@ impl Latent {
         work.latent.keys.resize(n * self.heads * key_dim);
         cpu.for_rows(&mut work.latent.keys, self.heads * key_dim, |i, row| {
             let (first, others) = row.split_at_mut(key_dim);
-            let shared = &mut first[plain..];
-            shared.copy_from_slice(&from[i * compressed + rank..][..turned]);
-            rope(cpu.tier(), shared, turned, self.pairs, &rotations[i]);
+            let shared = &mut first[qk_nope..];
+            shared.copy_from_slice(&from[i * compressed + rank..][..qk_rope]);
+            rope(cpu.tier(), shared, qk_rope, self.pairs, &rotations[i]);
             for key in others.chunks_exact_mut(key_dim) {
-                key[plain..].copy_from_slice(&first[plain..]);
+                key[qk_nope..].copy_from_slice(&first[qk_nope..]);
             }
             let parts = parts[i * self.heads * both..].chunks_exact(both);
             for (key, part) in row.chunks_exact_mut(key_dim).zip(parts) {
-                key[..plain].copy_from_slice(&part[..plain]);
+                key[..qk_nope].copy_from_slice(&part[..qk_nope]);
             }
         });
         work.latent.values.resize(n * self.heads * value_dim);
         cpu.for_rows(&mut work.latent.values, self.heads * value_dim, |i, row| {
             let parts = parts[i * self.heads * both..].chunks_exact(both);
             for (value, part) in row.chunks_exact_mut(value_dim).zip(parts) {
-                value.copy_from_slice(&part[plain..]);
+                value.copy_from_slice(&part[qk_nope..]);
             }
         });
         cache.append(cpu, self.layer, &work.step.slots, &work.latent.keys, &work.latent.values);
@@ -164,7 +164,7 @@ impl Latent {
 
     /// Computes the queries of `work.normed`, which holds `rows` of the batch.
     fn queries(&self, cpu: &Cpu, rows: &[usize], work: &mut Workspace) {
-        let LatentConfig { plain, turned, .. } = self.config;
+        let LatentConfig { qk_nope, qk_rope, .. } = self.config;
         work.latent.queries.resize(rows.len() * self.query.weights.rows());
         let input = match &self.query_down {
             None => &work.normed,
@@ -190,8 +190,8 @@ impl Latent {
         apply(cpu, &mut work.activations, input, Write::Set, [(&self.query, &mut work.latent.queries[..])]);
         let rotations: &[Rotation] = &work.step.rotations[self.rotation];
         cpu.for_rows(&mut work.latent.queries, self.query.weights.rows(), |i, row| {
-            for head in row.chunks_exact_mut(plain + turned) {
-                rope(cpu.tier(), &mut head[plain..], turned, self.pairs, &rotations[rows[i]]);
+            for head in row.chunks_exact_mut(qk_nope + qk_rope) {
+                rope(cpu.tier(), &mut head[qk_nope..], qk_rope, self.pairs, &rotations[rows[i]]);
             }
         });
     }
@@ -219,22 +219,22 @@ impl Latent {
 }
 
 /// Joins the matrices of keys and values, which newer GGUF files store apart, into one. Each head's matrix of keys is
-/// stored transposed, `[rank, plain]`, so both are decoded to F32; they are small relative to the model.
+/// stored transposed, `[rank, qk_nope]`, so both are decoded to F32; they are small relative to the model.
 fn joined(
     loader: &Loader<'_>,
     name: &impl Fn(&str) -> String,
     heads: usize,
-    [plain, value_dim]: [usize; 2],
+    [qk_nope, value_dim]: [usize; 2],
     rank: usize,
 ) -> Result<Linear, Error> {
-    let keys = loader.values(&name("k_b.weight"), &[heads, rank, plain])?;
+    let keys = loader.values(&name("k_b.weight"), &[heads, rank, qk_nope])?;
     let values = loader.values(&name("v_b.weight"), &[heads, value_dim, rank])?;
-    let both = plain + value_dim;
+    let both = qk_nope + value_dim;
     let mut joined = vec![0.0; heads * both * rank];
     for (h, out) in joined.chunks_exact_mut(both * rank).enumerate() {
-        let (k, v) = out.split_at_mut(plain * rank);
-        let from = &keys[h * rank * plain..][..rank * plain];
-        for (r, row) in from.chunks_exact(plain).enumerate() {
+        let (k, v) = out.split_at_mut(qk_nope * rank);
+        let from = &keys[h * rank * qk_nope..][..rank * qk_nope];
+        for (r, row) in from.chunks_exact(qk_nope).enumerate() {
             row.iter().enumerate().for_each(|(p, x)| k[p * rank + r] = *x);
         }
         v.copy_from_slice(&values[h * value_dim * rank..][..value_dim * rank]);

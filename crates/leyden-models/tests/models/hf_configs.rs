@@ -56,7 +56,7 @@ fn decoder(architecture: &'static str, sizes: Sizes, norm_eps: f32, rope: (f32, 
         logit_soft_cap: None,
         per_layer_input: None,
         altup: None,
-        predictors: 0,
+        mtp_layers: 0,
         layers: vec![layer; layers],
     }
 }
