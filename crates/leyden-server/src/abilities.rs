@@ -40,22 +40,6 @@ pub(crate) enum RequiredAbility {
 }
 
 impl RequiredAbility {
-    /// Returns the task of the route with this path.
-    pub(crate) fn of_route(path: &str) -> RequiredAbility {
-        RequiredAbility::Task(match path.trim_start_matches("/v1").trim_start_matches("/v2") {
-            "/chat/completions" | "/completions" | "/completion" | "/infill" | "/messages" | "/responses"
-            | "/apply-template" => TaskKind::Generate,
-            "/chat/completions/input_tokens" | "/responses/input_tokens" | "/messages/count_tokens" => {
-                TaskKind::Generate
-            }
-            "/embeddings" | "/embedding" | "/embed" | "/embed_all" | "/similarity" => TaskKind::Embed,
-            "/embed_sparse" => TaskKind::EmbedSparse,
-            "/predict" | "/classify" => TaskKind::Classify,
-            "/rerank" | "/reranking" | "/score" => TaskKind::Rerank,
-            _ => return RequiredAbility::Any,
-        })
-    }
-
     fn met_by(self, abilities: Abilities) -> bool {
         match self {
             RequiredAbility::Any => true,
@@ -88,6 +72,7 @@ impl RequiredAbility {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::RequestBody;
     use crate::routes::ROUTES;
 
     #[test]
@@ -102,6 +87,7 @@ mod tests {
             ("/v1/chat/completions", Ok("chat")),
             ("/completion", Ok("chat")),
             ("/v1/messages", Ok("chat")),
+            ("/v1/responses/compact", Ok("chat")),
             ("/embed", Ok("embed")),
             ("/v1/embeddings", Ok("embed")),
             ("/v2/embed", Ok("embed")),
@@ -111,8 +97,9 @@ mod tests {
             ("/embed_sparse", Err("no model computes sparse vectors: chat, embed, rank, mood")),
             ("/tokenize", Err("the server has several models: chat")),
         ] {
-            assert!(ROUTES.iter().any(|route| route.path == path), "{path}");
-            let chosen = RequiredAbility::of_route(path).choose(&all).map(|i| all[i].0);
+            let body = ROUTES.iter().find(|route| route.path == path).unwrap().body;
+            let RequestBody::Model(wish) = body else { panic!("{path}: {body:?}") };
+            let chosen = wish.choose(&all).map(|i| all[i].0);
             match (chosen, wanted) {
                 (Ok(name), Ok(wanted)) => assert_eq!(name, wanted, "{path}"),
                 (Err(error), Err(wanted)) => assert!(error.message.contains(wanted), "{}", error.message),

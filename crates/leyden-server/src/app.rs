@@ -139,11 +139,11 @@ impl App {
 
     /// Returns the loaded model that a request names; on a server with one model, a request without a name gets that
     /// model. The caller holds a lease of the model, or only wants a model that is loaded at present.
-    pub(crate) fn model(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
+    pub(crate) fn served(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
         self.service(name)
     }
 
-    /// Returns the loaded model of a kind that a request names, as [`model`](Self::model) does.
+    /// Returns the loaded model of a kind that a request names, as [`served`](Self::served) does.
     pub(crate) fn service<T: Service>(&self, name: Option<&str>) -> Result<Arc<T>, ApiError> {
         let entry = self.models.find(name)?;
         let service = entry.service().ok_or_else(|| {

@@ -1,19 +1,15 @@
 //! [`Call`]: request on its way to an endpoint.
 
 use crate::abilities::RequiredAbility;
-use crate::adapters;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::json;
 use crate::log::Entry;
-use crate::model_entry::without_tag;
 use crate::models::Lease;
 use crate::schema;
-use crate::served::Served;
 use crate::synonyms;
-use leyden_models::AdapterSet;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,13 +29,11 @@ pub(crate) struct Call {
     body: Vec<u8>,
     /// True if the request only asks to unload its model.
     only_unloads: bool,
+    /// Ability of the model that is chosen where the body names none.
+    wish: RequiredAbility,
     given_up: Arc<AtomicBool>,
     /// Lease of the model, until the answer has ended.
     lease: Option<Arc<Lease>>,
-    /// LoRA adapters of the request, once its fields are known.
-    adapters: OnceLock<AdapterSet>,
-    /// Model name in the request.
-    asked: OnceLock<String>,
     /// Bytes of memory of the answer beyond those of the computed values.
     shown_bytes: OnceLock<usize>,
 }
@@ -61,10 +55,9 @@ impl Call {
             route,
             body: Vec::new(),
             only_unloads: false,
+            wish: RequiredAbility::Any,
             given_up: Arc::default(),
             lease: None,
-            adapters: OnceLock::new(),
-            asked: OnceLock::new(),
             shown_bytes: OnceLock::new(),
         }
     }
@@ -74,9 +67,9 @@ impl Call {
         Call { body, only_unloads, ..self }
     }
 
-    /// Adds the lease of the model.
-    pub(crate) fn with_lease(self, lease: Option<Lease>) -> Call {
-        Call { lease: lease.map(Arc::new), ..self }
+    /// Adds the ability of the model that is chosen where the body names none, and the model's lease.
+    pub(crate) fn with_model(self, wish: RequiredAbility, lease: Option<Lease>) -> Call {
+        Call { wish, lease: lease.map(Arc::new), ..self }
     }
 
     /// Sets how long the model stays in memory after its last request, if it is loaded on demand.
@@ -136,19 +129,8 @@ impl Call {
         }
         let mut fields = Fields::from(body);
         synonyms::rename(&mut fields)?;
-        let wish = RequiredAbility::of_route(self.route);
-        if wish != RequiredAbility::Any && !fields.has("model") {
-            fields.put("model", app.models.find_for(None, wish)?.name.as_str());
-        }
-        let given = fields.list("lora").map(adapters::read);
-        let asked = fields.peek("model").or_else(|| fields.peek("name"));
-        if let Some(name) = asked {
-            let _ = self.asked.set(name.to_owned());
-        }
-        // The code that reads the name reports what is wrong with it.
-        if let Some(model) = app.models.find(asked).ok().and_then(|entry| entry.served()) {
-            let name = asked.map(|name| without_tag(name).unwrap_or(name));
-            let _ = self.adapters.set(model.adapters.choose(name, given.as_deref())?);
+        if self.wish != RequiredAbility::Any && !fields.has("model") {
+            fields.put("model", app.models.find_for(None, self.wish)?.name.as_str());
         }
         Ok(fields)
     }
@@ -182,16 +164,6 @@ impl Call {
             facts.ignored = Some(before + &more);
         });
         Ok(())
-    }
-
-    /// Returns the model name for the answer: the one in the request, or the model's own if the request names none.
-    pub(crate) fn name_of(&self, model: &Served) -> String {
-        self.asked.get().unwrap_or(&model.name).clone()
-    }
-
-    /// Returns the LoRA adapters of the request on its model.
-    pub(crate) fn adapters(&self, model: &Served) -> Result<AdapterSet, ApiError> {
-        self.adapters.get().map_or_else(|| model.adapters.choose(None, None), |set| Ok(set.clone()))
     }
 }
 

@@ -9,16 +9,15 @@ use crate::call::Call;
 use crate::encoding::{self, Inputs, Planned};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::request_model::RequestModel;
 use crate::schema::BY_MODEL;
-use crate::served::Served;
 use leyden_tasks::{Embed, TextOptions, Truncation, VectorShape};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Takes `dimensions`, `normalize` and `prompt_name`, and plans the vectors.
 pub(crate) fn read(
     call: &Call,
-    model: &Arc<Served>,
+    model: &RequestModel,
     body: &mut Fields,
     inputs: Inputs,
     truncation: Truncation,

@@ -6,6 +6,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generate;
 use crate::prompt;
+use crate::request_model::RequestModel;
 use crate::served::Served;
 use crate::usage::Usage;
 use crate::worker;
@@ -136,7 +137,7 @@ pub(crate) fn lacks(model: &Served, what: &str) -> ApiError {
 
 /// Task of a model with its prompts.
 pub(crate) struct Planned<T> {
-    pub(crate) model: Arc<Served>,
+    pub(crate) model: RequestModel,
     plan: Plan<T>,
 }
 
@@ -145,7 +146,7 @@ pub(crate) struct Planned<T> {
 /// # Errors
 /// 400: `make` refuses the request.
 pub(crate) fn plan<T>(
-    model: &Arc<Served>,
+    model: &RequestModel,
     call: &Call,
     paths: &Paths,
     make: impl FnOnce(&TaskModel<'_>) -> Result<Plan<T>, Error>,
@@ -162,7 +163,7 @@ pub(crate) fn plan<T>(
         stop: &gone,
     };
     let plan = make(&parts).map_err(|error| refused(model, error, paths))?;
-    Ok(Planned { model: Arc::clone(model), plan })
+    Ok(Planned { model: model.clone(), plan })
 }
 
 impl<T: Task> Planned<T> {

@@ -17,11 +17,20 @@ pub(crate) struct ApiError {
     pub(crate) message: String,
     /// Time after which to try again.
     pub(crate) retry_after: Option<Duration>,
+    /// Methods of the endpoint, for a request with another one.
+    pub(crate) methods: Vec<&'static str>,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, code, param: None, message: message.into(), retry_after: None }
+        ApiError {
+            status,
+            code,
+            param: None,
+            message: message.into(),
+            retry_after: None,
+            methods: Vec::new(),
+        }
     }
 
     /// Returns the error of a field whose value cannot be served.
@@ -120,6 +129,13 @@ impl ApiError {
             },
             other => field(format!("`{param}`: {other}")),
         }
+    }
+
+    /// Returns the error of a request with a method that the endpoint lacks.
+    pub(crate) fn method_not_allowed(methods: Vec<&'static str>) -> ApiError {
+        let message = format!("this endpoint takes {} only", methods.join(", "));
+        let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        ApiError { methods, ..error }
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {

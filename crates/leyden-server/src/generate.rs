@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::error::ApiError;
 use crate::log::Entry;
 use crate::mailbox::{End, Mailbox, Update, mailbox};
-use crate::served::Served;
+use crate::request_model::RequestModel;
 use crate::usage::Usage;
 use crate::worker::{Job, Task, Unreachable, Work};
 use hyper::body::Bytes;
@@ -67,7 +67,7 @@ impl Drop for Reserved {
 pub(crate) async fn submit(
     app: Arc<App>,
     call: Call,
-    model: &Served,
+    model: &RequestModel,
     tasks: Vec<Task>,
     salt: String,
 ) -> Result<Running, ApiError> {
@@ -100,7 +100,7 @@ pub(crate) async fn submit(
         model: model.name.clone(),
         kv_type: model.kv_type,
         owner: call.caller.id.clone(),
-        adapters: call.adapters(model)?,
+        adapters: model.adapters().clone(),
         salt,
     };
     let (sender, mut mailbox) = mailbox(choices);
@@ -168,11 +168,6 @@ fn failure(end: End) -> Option<ApiError> {
 }
 
 impl Running {
-    /// Returns the model name for the answer.
-    pub(crate) fn name_of(&self, model: &Served) -> String {
-        self.call.name_of(model)
-    }
-
     /// Returns the request's id.
     pub(crate) fn id(&self) -> String {
         self.call.entry.id().to_owned()

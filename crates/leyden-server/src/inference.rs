@@ -19,6 +19,7 @@ use crate::messages;
 use crate::prompt::{self, RenderedPrompt};
 use crate::rendering;
 use crate::request::{self, Binding, Common, Extras, Form, Wanted};
+use crate::request_model::RequestModel;
 use crate::served::Served;
 use crate::tool_kinds::ToolNames;
 use crate::tools::{self, Tools};
@@ -55,11 +56,16 @@ pub(crate) fn conversation(
     Ok((prompt::of_messages(model, extent, &messages, &rendering)?, tools))
 }
 
-/// Reads a chat.
-pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
+/// Reads a chat with a model.
+pub(crate) fn chat(
+    app: &App,
+    call: &Call,
+    model: RequestModel,
+    body: &mut Fields,
+) -> Result<Inference, ApiError> {
     keep_alive::keep(call, body)?;
-    app.model(body.peek("model"))?.defaults.fill(body);
-    let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
+    model.defaults.fill(body);
+    let common = request::read(body, model, &["max_tokens", "max_completion_tokens"])?;
     let logprobs = body.flag("logprobs").unwrap_or(false);
     let top = body.size("top_logprobs");
     if top.is_some_and(|top| top > 0) && !logprobs {
@@ -100,11 +106,16 @@ pub(crate) fn chat(app: &App, call: &Call, body: &mut Fields) -> Result<Inferenc
     Ok(Inference { common, wanted, extras, form, names })
 }
 
-/// Reads a completion of one or several prompts.
-pub(crate) fn completion(app: &App, call: &Call, body: &mut Fields) -> Result<Inference, ApiError> {
+/// Reads a completion of one or several prompts with a model.
+pub(crate) fn completion(
+    app: &App,
+    call: &Call,
+    model: RequestModel,
+    body: &mut Fields,
+) -> Result<Inference, ApiError> {
     keep_alive::keep(call, body)?;
-    app.model(body.peek("model"))?.defaults.fill(body);
-    let common = request::read(body, app, &["max_tokens", "max_completion_tokens"])?;
+    model.defaults.fill(body);
+    let common = request::read(body, model, &["max_tokens", "max_completion_tokens"])?;
     let long = truncation::of_prompt(body, &common.model, common.max_tokens);
     let extent = truncation::extent(long, &common.model, call);
     fim::of_completion(&common.model, extent, body)?;

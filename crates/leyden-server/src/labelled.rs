@@ -6,7 +6,7 @@ use crate::encoding::{self, Paths, Planned};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::prompt;
-use crate::served::Served;
+use crate::request_model::RequestModel;
 use crate::usage::Usage;
 use leyden_tasks::{Entity, ExtractLabels, SpanOptions, TaskKind};
 use leyden_text::LabelPrompt;
@@ -40,7 +40,7 @@ pub(crate) fn schema() -> Value {
 
 /// Takes `labels`, `threshold` and `nested`; returns `None` without labels.
 pub(crate) fn read(
-    model: &Arc<Served>,
+    model: &RequestModel,
     call: &Call,
     body: &mut Fields,
     input: &str,
@@ -92,7 +92,7 @@ fn given(name: &str, value: Option<Value>) -> Result<Vec<(String, String)>, ApiE
 }
 
 impl LabelRequest {
-    pub(crate) fn model(&self) -> &Arc<Served> {
+    pub(crate) fn model(&self) -> &RequestModel {
         &self.planned.model
     }
 

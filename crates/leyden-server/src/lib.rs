@@ -73,6 +73,7 @@ mod replicas;
 mod replies;
 mod request;
 mod request_head;
+mod request_model;
 mod residency;
 mod route;
 mod router;

@@ -8,8 +8,8 @@ use crate::fields::Fields;
 use crate::grammars::{self, Shape, refused};
 use crate::keep_alive;
 use crate::prompt;
+use crate::request_model::RequestModel;
 use crate::sampling::{self, Sampling};
-use crate::served::Served;
 use crate::stop_conditions;
 use crate::synonyms;
 use crate::truncation;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Fields of chat and completion requests.
 #[derive(Debug)]
 pub(crate) struct Common {
-    pub(crate) model: Arc<Served>,
+    pub(crate) model: RequestModel,
     pub(crate) sampling: Sampling,
     pub(crate) choices: usize,
     pub(crate) ending: Arc<Ending>,
@@ -58,8 +58,7 @@ fn usage_in_stream(body: &mut Fields) -> UsageInStream {
 }
 
 /// Takes the common fields. `max_names` are the names of the token limit, whose values must agree.
-pub(crate) fn read(body: &mut Fields, app: &App, max_names: &[&str]) -> Result<Common, ApiError> {
-    let model = app.model(body.text("model").as_deref())?;
+pub(crate) fn read(body: &mut Fields, model: RequestModel, max_names: &[&str]) -> Result<Common, ApiError> {
     let stream = body.flag("stream").unwrap_or(false);
     let usage_in_stream = usage_in_stream(body);
     let mut max_tokens = None;

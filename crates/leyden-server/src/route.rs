@@ -1,5 +1,6 @@
 //! [`Route`]: a row of the table of endpoints.
 
+use crate::abilities::RequiredAbility;
 use crate::app::App;
 use crate::auth::Access;
 use crate::body::Reply;
@@ -14,6 +15,17 @@ use std::sync::Arc;
 /// Future of an endpoint's response.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response<Reply>, ApiError>> + Send>>;
 
+/// Body of an endpoint's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestBody {
+    /// No body.
+    None,
+    /// Fields, none of which names a model that computes.
+    Fields,
+    /// Fields that name the model that computes. Without a name it is the only model with the ability.
+    Model(RequiredAbility),
+}
+
 /// An endpoint.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -23,6 +35,7 @@ pub(crate) struct Route {
     pub(crate) access: Access,
     /// True if it computes, and counts as a request of its key.
     pub(crate) generates: bool,
+    pub(crate) body: RequestBody,
     pub(crate) dialect: &'static Dialect,
     pub(crate) answer: fn(Arc<App>, Call) -> Answering,
     /// Function that returns its operation in the OpenAPI document.
@@ -30,16 +43,9 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Returns true if a request's body names the model that computes it.
-    pub(crate) fn names_model(&self) -> bool {
-        // Endpoints that pull, change or describe models compute nothing on them.
-        let without = ["/api/pull", "/api/copy", "/api/create", "/api/show"].contains(&self.path);
-        self.method == Method::POST && !without
-    }
-
     /// Returns true if a request has a body.
     pub(crate) fn has_body(&self) -> bool {
-        self.method == Method::POST && !self.path.ends_with("/cancel") || self.path == "/api/delete"
+        self.body != RequestBody::None
     }
 
     /// Returns true if it only reports the server's health.

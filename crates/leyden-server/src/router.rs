@@ -1,6 +1,5 @@
 //! Processing of a request: route, admission, body, endpoint, and the headers of every response.
 
-use crate::abilities::RequiredAbility;
 use crate::admission::check_content;
 use crate::app::{App, Descriptions};
 use crate::auth::{Access, Caller};
@@ -19,6 +18,7 @@ use crate::openapi;
 use crate::options::ServerOptions;
 use crate::replies::document;
 use crate::request_head::{self, ConnectionContext};
+use crate::route::RequestBody;
 use crate::routes::{self, Found, ROUTES};
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -133,8 +133,7 @@ impl App {
             if request.method() == Method::OPTIONS {
                 return Ok(options(&methods.join(", ")));
             }
-            let message = format!("this endpoint takes {} only", methods.join(", "));
-            return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
+            return Err(ApiError::method_not_allowed(methods));
         };
         *caller = self.admit(request.headers(), route.dialect.key, route.access)?;
         let query = request.uri().query().unwrap_or_default().to_owned();
@@ -153,17 +152,13 @@ impl App {
             Vec::new()
         };
         let only_unloads = keep_alive::only_unloads(route.path, &body);
-        let lease = match route.names_model() && !only_unloads {
-            true => {
-                let deadline = entry.started() + self.request_time;
-                self.lease(&body, RequiredAbility::of_route(route.path), deadline).await?
-            }
-            false => None,
-        };
-        let call = Call::new(caller.clone(), Arc::clone(entry), (route.path, variable), query)
-            .with_body(body, only_unloads)
-            .with_lease(lease);
-        (route.answer)(Arc::clone(self), call).await
+        let mut call = Call::new(caller.clone(), Arc::clone(entry), (route.path, variable), query);
+        if let RequestBody::Model(wish) = route.body {
+            let deadline = entry.started() + self.request_time;
+            let lease = if only_unloads { None } else { self.lease(&body, wish, deadline).await? };
+            call = call.with_model(wish, lease);
+        }
+        (route.answer)(Arc::clone(self), call.with_body(body, only_unloads)).await
     }
 }
 
@@ -182,6 +177,9 @@ fn failed(dialect: &Dialect, error: &ApiError) -> Response<Reply> {
     if let Some(seconds) = error.retry_seconds() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if !error.methods.is_empty() {
+        set(headers, "allow", &error.methods.join(", "));
+    }
     match error.status {
         StatusCode::UNAUTHORIZED => {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -189,12 +187,6 @@ fn failed(dialect: &Dialect, error: &ApiError) -> Response<Reply> {
         // The rest of the body is not read.
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        StatusCode::METHOD_NOT_ALLOWED => {
-            let methods = error.message.trim_start_matches("this endpoint takes ").trim_end_matches(" only");
-            if let Ok(value) = HeaderValue::from_str(methods) {
-                headers.insert(header::ALLOW, value);
-            }
         }
         _ => {}
     }

@@ -17,6 +17,7 @@ use crate::mailbox::{End, Update};
 use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
+use crate::request_model::RequestModel;
 use crate::sampling;
 use crate::schema::WORD;
 use crate::stop_conditions;
@@ -60,7 +61,7 @@ pub(crate) async fn messages(app: Arc<App>, call: Call) -> Result<Response<Reply
     let begun = inference::begin(app, call, inference).await?;
     let head = json!({
         "id": format!("msg_{}", begun.running.id()), "type": "message", "role": "assistant",
-        "model": begun.running.name_of(&begun.common.model), "content": [], "stop_reason": null, "stop_sequence": null,
+        "model": begun.common.model.answer_name(), "content": [], "stop_reason": null, "stop_sequence": null,
     });
     if begun.common.stream {
         let RunningInference { running, mut chat_outputs, .. } = begun;
@@ -90,7 +91,8 @@ fn read(app: &App, call: &Call) -> Result<(Inference, Stops), ApiError> {
         // Anthropic's API accepts closed objects only.
         chat.put("disable_additional_properties", true);
     }
-    Ok((inference::chat(app, call, &mut chat).map_err(renamed)?, Stops::new(texts)))
+    let model = RequestModel::take(app, &mut chat)?;
+    Ok((inference::chat(app, call, model, &mut chat).map_err(renamed)?, Stops::new(texts)))
 }
 
 pub(crate) async fn count_tokens(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
@@ -100,7 +102,7 @@ pub(crate) async fn count_tokens(app: Arc<App>, call: Call) -> Result<Response<R
 
 fn count(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut chat = chat(app, call, &mut call.fields(app)?)?;
-    let model = app.model(chat.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut chat)?;
     let conversation = inference::conversation(app, call, &model, prompt::Extent::of_body(call), &mut chat);
     Ok(conversation.map_err(renamed)?.0.tokens.len())
 }

@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::operation::operation;
 use crate::prompt;
+use crate::request_model::RequestModel;
 use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
 use hyper::Response;
@@ -95,7 +96,7 @@ struct Ready {
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let kinds = body.list("embedding_types").map(|names| {
         let kind = |name: &Value| KINDS.iter().find(|(known, _)| name == known).copied();
         names.iter().filter_map(kind).collect()

@@ -8,6 +8,7 @@ use crate::encoding::{self, Planned};
 use crate::error::ApiError;
 use crate::operation::{operation, several_schema};
 use crate::prompt;
+use crate::request_model::RequestModel;
 use crate::streamed_json::StreamedJson;
 use hyper::Response;
 use leyden_tasks::{Embed, Truncation};
@@ -29,7 +30,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 
 fn read(app: &App, call: &Call) -> Result<Planned<Embed>, ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let normalize = body.integer("embd_normalize").is_none_or(|norm| norm >= 0);
     body.put("normalize", normalize);
     let name = match (body.has("content"), body.has("input")) {

@@ -8,6 +8,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::fim::{self, Gap};
 use crate::prompt::{self, Extent};
+use crate::request_model::RequestModel;
 use hyper::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 
 fn read(app: &App, call: &Call) -> Result<llama_server::Ready, ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let file = |mut file: Fields| {
         (file.text("filename").unwrap_or_else(|| "tmp".to_owned()), file.text("text").unwrap_or_default())
     };
@@ -35,8 +36,7 @@ fn read(app: &App, call: &Call) -> Result<llama_server::Ready, ApiError> {
     };
     let tokens = fim::tokens(&model, Extent::of_model(&model, call), "input_prefix", &gap)?;
     body.put("prompt", json!(tokens));
-    body.put("model", model.name.as_str());
-    llama_server::read(app, call, body)
+    llama_server::read(app, call, model, body)
 }
 
 pub(crate) fn describe(app: &App) -> Value {

@@ -20,6 +20,7 @@ use crate::prompt;
 use crate::rendering;
 use crate::replies::document;
 use crate::request;
+use crate::request_model::RequestModel;
 use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
 use crate::timings::{self, Tokens};
@@ -86,7 +87,10 @@ struct AnswerState {
 pub(super) type Ready = (Inference, Vec<String>, Option<usize>, bool);
 
 pub(crate) async fn completion(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let read = |app: &App, call: &Call| read(app, call, call.fields(app)?);
+    let read = |app: &App, call: &Call| {
+        let mut body = call.fields(app)?;
+        read(app, call, RequestModel::take(app, &mut body)?, body)
+    };
     let (call, ready) = prompt::prepare(&app, call, read).await?;
     tell(app, call, ready).await
 }
@@ -100,7 +104,7 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     let prompts: Vec<usize> = prompts.into_iter().flat_map(|n| std::iter::repeat_n(n, choices)).collect();
     let mut told = AnswerState {
         model: Arc::clone(&begun.common.model),
-        name: begun.running.name_of(&begun.common.model),
+        name: begun.common.model.answer_name(),
         entry: Arc::clone(&begun.entry),
         probabilities,
         tokens,
@@ -124,8 +128,8 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     Ok(pieces.document(&shown))
 }
 
-/// Takes the fields of a completion.
-pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, ApiError> {
+/// Takes the fields of a completion with a model.
+pub(super) fn read(app: &App, call: &Call, model: RequestModel, mut body: Fields) -> Result<Ready, ApiError> {
     let stops = match body.take("stop") {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(texts)) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -141,7 +145,7 @@ pub(super) fn read(app: &App, call: &Call, mut body: Fields) -> Result<Ready, Ap
     if let Some(n) = probabilities.or(tokens.then_some(0)) {
         body.put("logprobs", n);
     }
-    Ok((inference::completion(app, call, &mut body)?, stops, probabilities, tokens))
+    Ok((inference::completion(app, call, model, &mut body)?, stops, probabilities, tokens))
 }
 
 impl AnswerState {
@@ -260,7 +264,7 @@ pub(crate) async fn apply_template(app: Arc<App>, call: Call) -> Result<Response
 
 fn render(app: &App, call: &Call) -> Result<String, ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let (conversed, _) =
         inference::conversation(app, call, &model, prompt::Extent::of_body(call), &mut body)?;
     Ok(conversed.text)

@@ -24,6 +24,7 @@ use crate::prompt;
 use crate::rendering;
 use crate::replies::document;
 use crate::request;
+use crate::request_model::RequestModel;
 use crate::sampling;
 use crate::served::Served;
 use crate::stop_conditions;
@@ -91,27 +92,29 @@ pub(crate) async fn generate(app: Arc<App>, call: Call) -> Result<Response<Reply
 
 fn read_chat(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let mut body = call.fields(app)?;
-    let (mut chat, name) = shared(app, call, &mut body)?;
+    let (mut chat, model) = shared(app, call, &mut body)?;
     let mut ids = CallIds::default();
     let given = body.list("messages").unwrap_or_default();
     let messages: Vec<Value> = given.into_iter().map(|m| message(Fields::from(m), &mut ids)).collect();
-    let Some(last) = messages.last() else { return loads(app, &mut chat, name, Kind::Chat) };
+    let Some(last) = messages.last() else { return loads(&mut chat, model, Kind::Chat) };
     // The answer continues an assistant's message at the end.
     chat.put("continue_final_message", last["role"] == "assistant" && last.get("tool_calls").is_none());
     chat.put("messages", messages);
     let (functions, others) = tool_kinds::plain(body.list("tools").unwrap_or_default());
     call.leave_out(app, &others)?;
     chat.put("tools", functions);
-    Ok((Some(inference::chat(app, call, &mut chat)?), name, Kind::Chat))
+    let name = model.answer_name();
+    Ok((Some(inference::chat(app, call, model, &mut chat)?), name, Kind::Chat))
 }
 
 fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let mut body = call.fields(app)?;
-    let (mut fields, name) = shared(app, call, &mut body)?;
+    let (mut fields, model) = shared(app, call, &mut body)?;
     let (text, system) = (body.text("prompt").unwrap_or_default(), body.text("system"));
     if text.is_empty() {
-        return loads(app, &mut fields, name, Kind::Generate);
+        return loads(&mut fields, model, Kind::Generate);
     }
+    let name = model.answer_name();
     let suffix = body.text("suffix").filter(|suffix| !suffix.is_empty());
     let inference = if body.flag("raw").unwrap_or(false) || suffix.is_some() {
         fields.put("prompt", text);
@@ -124,29 +127,29 @@ fn read_generate(app: &App, call: &Call) -> Result<Asked, ApiError> {
         if told {
             fields.put("logprobs", alternatives);
         }
-        inference::completion(app, call, &mut fields)?
+        inference::completion(app, call, model, &mut fields)?
     } else {
         let system = system.map(|system| json!({ "role": "system", "content": system }));
         let user = json!({ "role": "user", "content": text });
         fields.put("messages", system.into_iter().chain([user]).collect::<Value>());
-        inference::chat(app, call, &mut fields)?
+        inference::chat(app, call, model, &mut fields)?
     };
     Ok((Some(inference), name, Kind::Generate))
 }
 
 /// Reads a request that only loads the model; its fields are validated all the same.
-fn loads(app: &App, fields: &mut Fields, name: String, kind: Kind) -> Result<Asked, ApiError> {
-    request::read(fields, app, &["max_tokens"])?;
+fn loads(fields: &mut Fields, model: RequestModel, kind: Kind) -> Result<Asked, ApiError> {
+    let name = model.answer_name();
+    request::read(fields, model, &["max_tokens"])?;
     Ok((None, name, kind))
 }
 
-/// Converts the fields that both endpoints share to those of a chat; returns them with the model's name.
-fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String), ApiError> {
+/// Converts the fields that both endpoints share to those of a chat; returns them with the model.
+fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, RequestModel), ApiError> {
     let mut fields = body.object("options").unwrap_or_default();
     synonyms::rename(&mut fields)?;
     json_form::closed_by_default(&mut fields, app);
     let model = model(app, call, body)?;
-    fields.put("model", model.name.as_str());
     fields.put("stream", body.flag("stream").unwrap_or(true));
     body.hand(&mut fields, &["think"]);
     if let Some(alternatives) = body.size("top_logprobs").filter(|&n| n > 0) {
@@ -162,13 +165,16 @@ fn shared(app: &App, call: &Call, body: &mut Fields) -> Result<(Fields, String),
         Some(schema @ Value::Object(_)) => fields.put("json_schema", schema),
         _ => {}
     }
-    Ok((fields, call.name_of(&model)))
+    Ok((fields, model))
 }
 
 /// Returns the model of a request, and applies `keep_alive` to it.
-pub(super) fn model(app: &App, call: &Call, body: &mut Fields) -> Result<Arc<Served>, ApiError> {
+pub(super) fn model(app: &App, call: &Call, body: &mut Fields) -> Result<RequestModel, ApiError> {
     keep_alive::keep(call, body)?;
-    app.model(body.text("model").or_else(|| body.text("name")).as_deref())
+    if let Some(name) = body.text("name").filter(|_| !body.has("model")) {
+        body.put("model", name);
+    }
+    RequestModel::take(app, body)
 }
 
 /// Generator of ids for calls, which may lack them: results come in the order of the calls.

@@ -26,7 +26,7 @@ pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
         });
         return Ok(document(StatusCode::OK, &shown));
     };
-    let (name, entry) = (call.name_of(&wanted.model), Arc::clone(&call.entry));
+    let (name, entry) = (wanted.model.answer_name(), Arc::clone(&call.entry));
     let (vectors, usage) = wanted.run(app, call).await?;
     let total = u64::try_from(entry.times().0.as_nanos()).unwrap_or(u64::MAX);
     let mut pieces = StreamedJson::new();

@@ -104,7 +104,7 @@ impl Head {
             used: Usage::default(),
             logprobs,
             model: Arc::clone(&common.model),
-            name: running.name_of(&common.model),
+            name: common.model.answer_name(),
             entry: running.entry(),
         }
     }

@@ -13,6 +13,7 @@ use crate::fields::Fields;
 use crate::operation::{operation, several_schema};
 use crate::prompt;
 use crate::replies::document;
+use crate::request_model::RequestModel;
 use crate::schema::with;
 use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
@@ -50,7 +51,7 @@ fn error_schema() -> Value {
 pub(crate) async fn embed(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, wanted) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
-        let model = &app.model(body.text("model").as_deref())?;
+        let model = &RequestModel::take(app, &mut body)?;
         let long = truncation::read(&mut body, false);
         let input = encoding::input(&mut body, "inputs");
         embedding::read(call, model, &mut body, input, long)
@@ -77,7 +78,7 @@ fn read_texts(
 pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, planned) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
-        let model = &app.model(body.text("model").as_deref())?;
+        let model = &RequestModel::take(app, &mut body)?;
         let (paths, texts, options) = read_texts(model, &mut body)?;
         encoding::plan(model, call, &paths, |parts| EmbedTokens::plan(parts, texts, &options))
     })
@@ -91,7 +92,7 @@ pub(crate) async fn embed_all(app: Arc<App>, call: Call) -> Result<Response<Repl
 pub(crate) async fn embed_sparse(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, planned) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
-        let model = &app.model(body.text("model").as_deref())?;
+        let model = &RequestModel::take(app, &mut body)?;
         let (paths, texts, options) = read_texts(model, &mut body)?;
         encoding::plan(model, call, &paths, |parts| EmbedSparse::plan(parts, texts, &options))
     })
@@ -130,7 +131,7 @@ type Ready = (Planned<Classify>, bool);
 
 fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
-    let model = &app.model(body.text("model").as_deref())?;
+    let model = &RequestModel::take(app, &mut body)?;
     let long = truncation::read(&mut body, false);
     let raw = body.flag("raw_scores").unwrap_or(false);
     let (inputs, several) = predicted(body.take("inputs").unwrap_or_default());
@@ -172,7 +173,7 @@ pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>
 pub(crate) async fn similarity(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, planned) = prompt::prepare(&app, call, |app, call| {
         let mut body = call.fields(app)?;
-        let model = &app.model(body.text("model").as_deref())?;
+        let model = &RequestModel::take(app, &mut body)?;
         let mut fields = body.object("parameters").unwrap_or_default();
         let truncation = truncation::read(&mut fields, false);
         let options = TextOptions {

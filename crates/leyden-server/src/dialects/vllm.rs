@@ -9,8 +9,8 @@ use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
 use crate::operation::operation;
 use crate::prompt;
+use crate::request_model::RequestModel;
 use crate::schema::with;
-use crate::served::Served;
 use crate::streamed_json::StreamedJson;
 use crate::timestamp::unix_time;
 use crate::truncation;
@@ -57,9 +57,9 @@ enum Scored {
     Texts(Planned<Compare>),
 }
 
-fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored), ApiError> {
+fn read_score(app: &App, call: &Call) -> Result<(RequestModel, Scored), ApiError> {
     let mut body = call.fields(app)?;
-    let model = &app.model(body.text("model").as_deref())?;
+    let model = &RequestModel::take(app, &mut body)?;
     let long = truncation::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
     let mut side = |names: &[&'static str]| {
@@ -91,7 +91,7 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored), ApiError>
             let long = LongDocument::Truncate(long);
             Rerank::plan(parts, encoding::pair_texts(&pairs), long, raw)
         })?;
-        return Ok((Arc::clone(model), Scored::Pairs(planned)));
+        return Ok((model.clone(), Scored::Pairs(planned)));
     }
     let count = first.len();
     let (paths, texts): (Vec<_>, Vec<_>) = first.into_iter().chain(second).unzip();
@@ -100,12 +100,12 @@ fn read_score(app: &App, call: &Call) -> Result<(Arc<Served>, Scored), ApiError>
     let planned = encoding::plan(model, call, &Paths::new(paths), |parts| {
         Compare::plan(parts, texts, &options, (model.pooling, count))
     })?;
-    Ok((Arc::clone(model), Scored::Texts(planned)))
+    Ok((model.clone(), Scored::Texts(planned)))
 }
 
 pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (model, scored)) = prompt::prepare(&app, call, read_score).await?;
-    let (id, name) = (format!("score-{}", call.entry.id()), call.name_of(&model));
+    let (id, name) = (format!("score-{}", call.entry.id()), model.answer_name());
     let (scores, usage): (Vec<f64>, Usage) = match scored {
         Scored::Pairs(planned) => {
             let (scores, usage) = planned.run(app, call).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
 
 fn read_classify(app: &App, call: &Call) -> Result<Planned<Classify>, ApiError> {
     let mut body = call.fields(app)?;
-    let model = &app.model(body.text("model").as_deref())?;
+    let model = &RequestModel::take(app, &mut body)?;
     let long = truncation::read(&mut body, false);
     let raw = !body.flag("use_activation").unwrap_or(true);
     let input = chat_input::read(app, call, model, &mut body, long)?;
@@ -130,8 +130,8 @@ fn read_classify(app: &App, call: &Call) -> Result<Planned<Classify>, ApiError> 
 
 pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, planned) = prompt::prepare(&app, call, read_classify).await?;
-    let (id, model) = (format!("classify-{}", call.entry.id()), Arc::clone(&planned.model));
-    let name = call.name_of(&model);
+    let (id, model) = (format!("classify-{}", call.entry.id()), planned.model.clone());
+    let name = model.answer_name();
     let (scores, usage) = planned.run(app, call).await?;
     let labels = encoding::labels(&model);
     let mut pieces = StreamedJson::new();
@@ -156,7 +156,7 @@ enum Asked {
 
 fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
     let mut body = call.fields(app)?;
-    let model = &app.model(body.text("model").as_deref())?;
+    let model = &RequestModel::take(app, &mut body)?;
     let of = model.network.config().classifier().map(|classifier| classifier.of);
     let task = body.text("task");
     match task.as_deref() {
@@ -208,12 +208,13 @@ fn read_pooling(app: &App, call: &Call) -> Result<Asked, ApiError> {
 pub(crate) async fn pooling(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, asked) = prompt::prepare(&app, call, read_pooling).await?;
     let id = format!("pool-{}", call.entry.id());
-    let name = call.name_of(match &asked {
+    let model = match &asked {
         Asked::Embed(planned) => &planned.model,
         Asked::TokenEmbed(planned) => &planned.model,
         Asked::Scores(planned) | Asked::TokenScores(planned) => &planned.model,
         Asked::Entities(labelled) => labelled.model(),
-    });
+    };
+    let name = model.answer_name();
     let mut pieces = StreamedJson::new();
     let (all, usage): (Vec<Value>, Usage) = match asked {
         Asked::Entities(labelled) => labelled.entities(app, call).await?,

@@ -17,6 +17,7 @@ use crate::operation::{operation, rule};
 use crate::prompt;
 use crate::rendering;
 use crate::request;
+use crate::request_model::RequestModel;
 use crate::streamed_json::StreamedJson;
 use crate::tool_kinds::ToolNames;
 use crate::tools;
@@ -51,7 +52,8 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
     let legacy = legacy_functions::rewrite(&mut body)?;
-    let inference = inference::chat(app, call, &mut body);
+    let model = RequestModel::take(app, &mut body)?;
+    let inference = inference::chat(app, call, model, &mut body);
     Ok((inference.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?, legacy))
 }
 

@@ -14,6 +14,7 @@ use crate::mailbox::{End, TokenLogprob, Update};
 use crate::operation::{operation, several_schema};
 use crate::prompt;
 use crate::request::{self, Wanted};
+use crate::request_model::RequestModel;
 use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
 use crate::token_name;
@@ -83,7 +84,8 @@ fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut body = call.fields(app)?;
     // -1 is as many as fit, which is not the default here.
     let asked = body.has("max_tokens") || body.has("max_completion_tokens");
-    let mut inference = inference::completion(app, call, &mut body)?;
+    let model = RequestModel::take(app, &mut body)?;
+    let mut inference = inference::completion(app, call, model, &mut body)?;
     let Inference { common, wanted, extras, .. } = &mut inference;
     if !asked {
         common.max_tokens.get_or_insert(DEFAULT_TOKENS.max(common.ending.min_tokens));

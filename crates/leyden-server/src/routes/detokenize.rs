@@ -7,6 +7,7 @@ use crate::error::ApiError;
 use crate::operation::{operation, token_schema};
 use crate::prompt;
 use crate::replies::plain;
+use crate::request_model::RequestModel;
 use hyper::{Response, StatusCode};
 use leyden_text::Detokenizer;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 
 fn read(app: &App, call: &Call) -> Result<String, ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let tokens = body.take("tokens").unwrap_or_default();
     let tokens = prompt::tokens(&model, "tokens", &tokens)?;
     let mut characters = Detokenizer::new();

@@ -10,6 +10,7 @@ use crate::encoding::Planned;
 use crate::error::ApiError;
 use crate::operation::operation;
 use crate::prompt;
+use crate::request_model::RequestModel;
 use crate::schema::with;
 use crate::streamed_json::{self, StreamedJson};
 use crate::truncation;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, (wanted, packed)) = prompt::prepare(&app, call, read).await?;
-    let name = call.name_of(&wanted.model);
+    let name = wanted.model.answer_name();
     let (vectors, usage) = wanted.run(app, call).await?;
     let mut pieces = StreamedJson::new();
     let shown = |(i, vector): (usize, Vec<f32>)| {
@@ -43,7 +44,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 /// Reads a request; returns true if the vectors are written as base64 of their bytes.
 fn read(app: &App, call: &Call) -> Result<(Planned<Embed>, bool), ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let packed = body.text("encoding_format").as_deref() == Some("base64");
     let long = truncation::read(&mut body, false);
     let input = chat_input::read(app, call, &model, &mut body, long)?;

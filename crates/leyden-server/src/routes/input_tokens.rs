@@ -10,6 +10,7 @@ use crate::legacy_functions;
 use crate::operation::operation;
 use crate::prompt::{self, Extent};
 use crate::replies::document;
+use crate::request_model::RequestModel;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
 fn read(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut body = call.fields(app)?;
     let legacy = legacy_functions::rewrite(&mut body)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let conversation = inference::conversation(app, call, &model, Extent::of_body(call), &mut body);
     let (conversed, _) =
         conversation.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?;

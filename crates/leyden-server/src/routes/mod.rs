@@ -16,6 +16,7 @@ mod rerank;
 mod tokenize;
 mod version;
 
+use crate::abilities::RequiredAbility;
 use crate::auth::{Access, Scope};
 use crate::dialect::Dialect;
 use crate::dialects::anthropic::{self, ANTHROPIC};
@@ -34,18 +35,20 @@ use crate::dialects::openai::OPENAI;
 use crate::dialects::responses;
 use crate::dialects::tei::{self, TEI};
 use crate::dialects::vllm;
-use crate::route::Route;
+use crate::route::{RequestBody, Route};
 use hyper::Method;
+use leyden_tasks::TaskKind;
 
-/// Declares the endpoints, by dialect: module, function, method, path, access, and a flag for computing.
+/// Declares the endpoints, by dialect: module, function, method, path, access, a flag for computing, and the body.
 macro_rules! routes {
-    ($($dialect:ident { $($module:ident::$answer:ident $describe:ident $method:ident $path:literal $access:expr, $generates:literal;)* })*) => {
+    ($($dialect:ident { $($module:ident::$answer:ident $describe:ident $method:ident $path:literal $access:expr, $generates:literal, $body:expr;)* })*) => {
         /// All endpoints.
         pub(crate) static ROUTES: &[Route] = &[$($(Route {
             method: Method::$method,
             path: $path,
             access: $access,
             generates: $generates,
+            body: $body,
             dialect: &$dialect,
             answer: |app, call| Box::pin($module::$answer(app, call)),
             describe: $module::$describe,
@@ -58,100 +61,109 @@ const METRICS: Access = Access::Needs(Scope::Metrics);
 /// Access to endpoints that change the server for all keys.
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
+const NONE: RequestBody = RequestBody::None;
+const FIELDS: RequestBody = RequestBody::Fields;
+const ANY: RequestBody = RequestBody::Model(RequiredAbility::Any);
+const TEXT: RequestBody = RequestBody::Model(RequiredAbility::Task(TaskKind::Generate));
+const VECTORS: RequestBody = RequestBody::Model(RequiredAbility::Task(TaskKind::Embed));
+const SPARSE: RequestBody = RequestBody::Model(RequiredAbility::Task(TaskKind::EmbedSparse));
+const LABELS: RequestBody = RequestBody::Model(RequiredAbility::Task(TaskKind::Classify));
+const RANKS: RequestBody = RequestBody::Model(RequiredAbility::Task(TaskKind::Rerank));
+
 // ROUTES
 routes! {
     OPENAI {
-        chat::answer describe POST "/v1/chat/completions" INFERENCE, true;
-        chat::answer describe POST "/chat/completions" INFERENCE, true;
-        input_tokens::answer describe POST "/v1/chat/completions/input_tokens" INFERENCE, true;
-        input_tokens::answer describe POST "/chat/completions/input_tokens" INFERENCE, true;
-        completions::answer describe POST "/v1/completions" INFERENCE, true;
-        embeddings::answer describe POST "/v1/embeddings" INFERENCE, true;
-        rerank::answer describe POST "/rerank" INFERENCE, true;
-        rerank::answer describe POST "/v1/rerank" INFERENCE, true;
-        rerank::answer describe POST "/reranking" INFERENCE, true;
-        rerank::answer describe POST "/v1/reranking" INFERENCE, true;
-        vllm::score describe_score POST "/score" INFERENCE, true;
-        vllm::score describe_score POST "/v1/score" INFERENCE, true;
-        vllm::classify describe_classify POST "/classify" INFERENCE, true;
-        vllm::pooling describe_pooling POST "/pooling" INFERENCE, true;
-        models::list describe_list GET "/v1/models" INFERENCE, false;
-        models::list describe_list GET "/models" INFERENCE, false;
-        models::one describe_one GET "/v1/models/{model}" INFERENCE, false;
-        models::one describe_one GET "/models/{model}" INFERENCE, false;
-        tokenize::answer describe POST "/tokenize" INFERENCE, true;
-        detokenize::answer describe POST "/detokenize" INFERENCE, true;
-        health::ready describe_ready GET "/health" Access::Open, false;
-        health::ready describe_ready GET "/v1/health" Access::Open, false;
-        health::live describe_live GET "/health/live" Access::Open, false;
-        metrics::answer describe GET "/metrics" METRICS, false;
-        version::answer describe GET "/version" Access::AnyKey, false;
-        openapi::answer describe GET "/openapi.json" Access::AnyKey, false;
-        page::page describe_page GET "/" Access::Open, false;
-        page::page describe_docs GET "/docs" Access::Open, false;
-        page::script describe_script GET "/assets/app.js" Access::Open, false;
-        page::style describe_style GET "/assets/app.css" Access::Open, false;
-        page::pdf describe_pdf GET "/assets/pdf.js" Access::Open, false;
-        page::pdf_worker describe_pdf_worker GET "/assets/pdf.worker.js" Access::Open, false;
-        responses::answer describe_answer POST "/v1/responses" INFERENCE, true;
-        responses::count describe_count POST "/v1/responses/input_tokens" INFERENCE, true;
-        responses::count describe_count POST "/responses/input_tokens" INFERENCE, true;
-        responses::answer describe_answer POST "/responses" INFERENCE, true;
-        responses::compact describe_compact POST "/v1/responses/compact" INFERENCE, true;
-        responses::compact describe_compact POST "/responses/compact" INFERENCE, true;
-        responses::cancel describe_cancel POST "/v1/responses/{response_id}/cancel" INFERENCE, false;
-        responses::input_items describe_input_items GET "/v1/responses/{response_id}/input_items" INFERENCE, false;
-        responses::retrieve describe_retrieve GET "/v1/responses/{response_id}" INFERENCE, false;
-        responses::delete describe_delete DELETE "/v1/responses/{response_id}" INFERENCE, false;
+        chat::answer describe POST "/v1/chat/completions" INFERENCE, true, TEXT;
+        chat::answer describe POST "/chat/completions" INFERENCE, true, TEXT;
+        input_tokens::answer describe POST "/v1/chat/completions/input_tokens" INFERENCE, true, TEXT;
+        input_tokens::answer describe POST "/chat/completions/input_tokens" INFERENCE, true, TEXT;
+        completions::answer describe POST "/v1/completions" INFERENCE, true, TEXT;
+        embeddings::answer describe POST "/v1/embeddings" INFERENCE, true, VECTORS;
+        rerank::answer describe POST "/rerank" INFERENCE, true, RANKS;
+        rerank::answer describe POST "/v1/rerank" INFERENCE, true, RANKS;
+        rerank::answer describe POST "/reranking" INFERENCE, true, RANKS;
+        rerank::answer describe POST "/v1/reranking" INFERENCE, true, RANKS;
+        vllm::score describe_score POST "/score" INFERENCE, true, RANKS;
+        vllm::score describe_score POST "/v1/score" INFERENCE, true, RANKS;
+        vllm::classify describe_classify POST "/classify" INFERENCE, true, LABELS;
+        vllm::pooling describe_pooling POST "/pooling" INFERENCE, true, ANY;
+        models::list describe_list GET "/v1/models" INFERENCE, false, NONE;
+        models::list describe_list GET "/models" INFERENCE, false, NONE;
+        models::one describe_one GET "/v1/models/{model}" INFERENCE, false, NONE;
+        models::one describe_one GET "/models/{model}" INFERENCE, false, NONE;
+        tokenize::answer describe POST "/tokenize" INFERENCE, true, ANY;
+        detokenize::answer describe POST "/detokenize" INFERENCE, true, ANY;
+        health::ready describe_ready GET "/health" Access::Open, false, NONE;
+        health::ready describe_ready GET "/v1/health" Access::Open, false, NONE;
+        health::live describe_live GET "/health/live" Access::Open, false, NONE;
+        metrics::answer describe GET "/metrics" METRICS, false, NONE;
+        version::answer describe GET "/version" Access::AnyKey, false, NONE;
+        openapi::answer describe GET "/openapi.json" Access::AnyKey, false, NONE;
+        page::page describe_page GET "/" Access::Open, false, NONE;
+        page::page describe_docs GET "/docs" Access::Open, false, NONE;
+        page::script describe_script GET "/assets/app.js" Access::Open, false, NONE;
+        page::style describe_style GET "/assets/app.css" Access::Open, false, NONE;
+        page::pdf describe_pdf GET "/assets/pdf.js" Access::Open, false, NONE;
+        page::pdf_worker describe_pdf_worker GET "/assets/pdf.worker.js" Access::Open, false, NONE;
+        responses::answer describe_answer POST "/v1/responses" INFERENCE, true, TEXT;
+        responses::count describe_count POST "/v1/responses/input_tokens" INFERENCE, true, TEXT;
+        responses::count describe_count POST "/responses/input_tokens" INFERENCE, true, TEXT;
+        responses::answer describe_answer POST "/responses" INFERENCE, true, TEXT;
+        responses::compact describe_compact POST "/v1/responses/compact" INFERENCE, true, TEXT;
+        responses::compact describe_compact POST "/responses/compact" INFERENCE, true, TEXT;
+        responses::cancel describe_cancel POST "/v1/responses/{response_id}/cancel" INFERENCE, false, NONE;
+        responses::input_items describe_input_items GET "/v1/responses/{response_id}/input_items" INFERENCE, false, NONE;
+        responses::retrieve describe_retrieve GET "/v1/responses/{response_id}" INFERENCE, false, NONE;
+        responses::delete describe_delete DELETE "/v1/responses/{response_id}" INFERENCE, false, NONE;
     }
     ANTHROPIC {
-        anthropic::messages describe_messages POST "/v1/messages" INFERENCE, true;
-        anthropic::count_tokens describe_count_tokens POST "/v1/messages/count_tokens" INFERENCE, true;
+        anthropic::messages describe_messages POST "/v1/messages" INFERENCE, true, TEXT;
+        anthropic::count_tokens describe_count_tokens POST "/v1/messages/count_tokens" INFERENCE, true, TEXT;
     }
     OLLAMA {
-        ollama::chat describe_chat POST "/api/chat" INFERENCE, true;
-        ollama::generate describe_generate POST "/api/generate" INFERENCE, true;
-        ollama_embed::embed describe_embed POST "/api/embed" INFERENCE, true;
-        ollama_embed::embeddings describe_embeddings POST "/api/embeddings" INFERENCE, true;
-        ollama_models::tags describe_tags GET "/api/tags" INFERENCE, false;
-        ollama_models::ps describe_ps GET "/api/ps" INFERENCE, false;
-        ollama_models::show describe_show POST "/api/show" INFERENCE, false;
-        ollama_pull::answer describe POST "/api/pull" ADMIN, true;
-        ollama_manage::copy describe_copy POST "/api/copy" ADMIN, true;
-        ollama_manage::create describe_create POST "/api/create" ADMIN, true;
-        ollama_manage::delete describe_delete DELETE "/api/delete" ADMIN, false;
-        ollama_models::version describe_version GET "/api/version" Access::AnyKey, false;
+        ollama::chat describe_chat POST "/api/chat" INFERENCE, true, ANY;
+        ollama::generate describe_generate POST "/api/generate" INFERENCE, true, ANY;
+        ollama_embed::embed describe_embed POST "/api/embed" INFERENCE, true, ANY;
+        ollama_embed::embeddings describe_embeddings POST "/api/embeddings" INFERENCE, true, ANY;
+        ollama_models::tags describe_tags GET "/api/tags" INFERENCE, false, NONE;
+        ollama_models::ps describe_ps GET "/api/ps" INFERENCE, false, NONE;
+        ollama_models::show describe_show POST "/api/show" INFERENCE, false, FIELDS;
+        ollama_pull::answer describe POST "/api/pull" ADMIN, true, FIELDS;
+        ollama_manage::copy describe_copy POST "/api/copy" ADMIN, true, FIELDS;
+        ollama_manage::create describe_create POST "/api/create" ADMIN, true, FIELDS;
+        ollama_manage::delete describe_delete DELETE "/api/delete" ADMIN, false, FIELDS;
+        ollama_models::version describe_version GET "/api/version" Access::AnyKey, false, NONE;
     }
     COHERE {
-        rerank::answer describe POST "/v2/rerank" INFERENCE, true;
-        cohere::embed describe_embed POST "/v2/embed" INFERENCE, true;
-        cohere::embed_first describe_embed POST "/v1/embed" INFERENCE, true;
+        rerank::answer describe POST "/v2/rerank" INFERENCE, true, RANKS;
+        cohere::embed describe_embed POST "/v2/embed" INFERENCE, true, VECTORS;
+        cohere::embed_first describe_embed POST "/v1/embed" INFERENCE, true, VECTORS;
     }
     TEI {
-        tei::embed describe_embed POST "/embed" INFERENCE, true;
-        tei::embed_all describe_embed_all POST "/embed_all" INFERENCE, true;
-        tei::embed_sparse describe_embed_sparse POST "/embed_sparse" INFERENCE, true;
-        tei::predict describe_predict POST "/predict" INFERENCE, true;
-        tei::similarity describe_similarity POST "/similarity" INFERENCE, true;
-        tei::info describe_info GET "/info" INFERENCE, false;
+        tei::embed describe_embed POST "/embed" INFERENCE, true, VECTORS;
+        tei::embed_all describe_embed_all POST "/embed_all" INFERENCE, true, VECTORS;
+        tei::embed_sparse describe_embed_sparse POST "/embed_sparse" INFERENCE, true, SPARSE;
+        tei::predict describe_predict POST "/predict" INFERENCE, true, LABELS;
+        tei::similarity describe_similarity POST "/similarity" INFERENCE, true, VECTORS;
+        tei::info describe_info GET "/info" INFERENCE, false, NONE;
     }
     LLAMA_SERVER {
-        llama_server::completion describe_completion POST "/completion" INFERENCE, true;
-        llama_server::completion describe_completion POST "/completions" INFERENCE, true;
-        llama_infill::answer describe POST "/infill" INFERENCE, true;
-        llama_embedding::answer describe POST "/embedding" INFERENCE, true;
-        llama_embedding::answer describe POST "/embeddings" INFERENCE, true;
-        llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, true;
-        llama_server::props describe_props GET "/props" INFERENCE, false;
-        llama_server::slots describe_slots GET "/slots" INFERENCE, false;
-        llama_lora::list describe_list GET "/lora-adapters" INFERENCE, false;
-        llama_lora::set describe_set POST "/lora-adapters" ADMIN, false;
+        llama_server::completion describe_completion POST "/completion" INFERENCE, true, TEXT;
+        llama_server::completion describe_completion POST "/completions" INFERENCE, true, TEXT;
+        llama_infill::answer describe POST "/infill" INFERENCE, true, TEXT;
+        llama_embedding::answer describe POST "/embedding" INFERENCE, true, VECTORS;
+        llama_embedding::answer describe POST "/embeddings" INFERENCE, true, VECTORS;
+        llama_server::apply_template describe_apply_template POST "/apply-template" INFERENCE, true, TEXT;
+        llama_server::props describe_props GET "/props" INFERENCE, false, NONE;
+        llama_server::slots describe_slots GET "/slots" INFERENCE, false, NONE;
+        llama_lora::list describe_list GET "/lora-adapters" INFERENCE, false, NONE;
+        llama_lora::set describe_set POST "/lora-adapters" ADMIN, false, FIELDS;
     }
     OPEN_INFERENCE {
-        open_inference::server describe_server GET "/v2" Access::AnyKey, false;
-        open_inference::live describe_live GET "/v2/health/live" Access::Open, false;
-        open_inference::ready describe_ready GET "/v2/health/ready" Access::Open, false;
-        open_inference::model describe_model GET "/v2/models/{model}" INFERENCE, false;
+        open_inference::server describe_server GET "/v2" Access::AnyKey, false, NONE;
+        open_inference::live describe_live GET "/v2/health/live" Access::Open, false, NONE;
+        open_inference::ready describe_ready GET "/v2/health/ready" Access::Open, false, NONE;
+        open_inference::model describe_model GET "/v2/models/{model}" INFERENCE, false, NONE;
     }
 }
 

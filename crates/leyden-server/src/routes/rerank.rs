@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::operation::operation;
 use crate::prompt;
 use crate::replies::document;
+use crate::request_model::RequestModel;
 use crate::schema::with;
 use crate::truncation;
 use hyper::{Response, StatusCode};
@@ -28,7 +29,7 @@ struct Wanted {
 
 pub(super) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, Wanted { planned, most, texts, list }) = prompt::prepare(&app, call, read).await?;
-    let (id, name) = (call.entry.id().to_owned(), call.name_of(&planned.model));
+    let (id, name) = (call.entry.id().to_owned(), planned.model.answer_name());
     let (scores, usage) = planned.run(app, call).await?;
     let mut ranked = leyden_tasks::ranked(scores);
     ranked.truncate(most);
@@ -70,7 +71,7 @@ fn texts(name: &str, items: Vec<Value>) -> Result<Vec<Placed>, ApiError> {
 
 fn read(app: &App, call: &Call) -> Result<Wanted, ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     let query = ("query".to_owned(), body.text("query").unwrap_or_default());
     let (name, items, list) = match (body.list("documents"), body.list("texts")) {
         (Some(documents), None) => ("documents", documents, false),

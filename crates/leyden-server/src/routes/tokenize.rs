@@ -11,6 +11,7 @@ use crate::messages;
 use crate::operation::operation;
 use crate::prompt::{self, Extent};
 use crate::rendering;
+use crate::request_model::RequestModel;
 use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
 use crate::tools;
@@ -64,9 +65,9 @@ fn piece(model: &Served, id: u32, out: &mut Vec<u8>) {
 }
 
 /// Returns the model, the tokens, and the form of the answer.
-fn read(app: &App, call: &Call) -> Result<(Arc<Served>, Vec<u32>, Form), ApiError> {
+fn read(app: &App, call: &Call) -> Result<(RequestModel, Vec<u32>, Form), ApiError> {
     let mut body = call.fields(app)?;
-    let model = app.model(body.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut body)?;
     if let Some(text) = body.text("content") {
         if body.has("prompt") || body.has("messages") {
             let message = "`content` excludes `prompt` and `messages`";

@@ -4,6 +4,8 @@ use super::{CHAT, COMPLETIONS, ask, get, model, post, request, run, story, whole
 use crate::app::App;
 use crate::auth::ApiKeys;
 use crate::log::{Log, LogFormat};
+use crate::route::RequestBody;
+use crate::routes::ROUTES;
 use crate::{Model, ServedAdapter, ServerOptions};
 use hyper::header::AUTHORIZATION;
 use serde_json::{Value, json};
@@ -184,4 +186,130 @@ fn keys_without_the_scope_admin_neither_set_scales_nor_see_paths() {
         let (_, seen) = ask("GET", "root", "").await;
         assert!(seen.contains("/srv/secret/1") && seen.contains("\"scale\":0.25"), "{seen}");
     });
+}
+
+/// Effect of the adapters on an endpoint's answer.
+enum Effect {
+    /// The part of the answer at this JSON pointer depends on them.
+    At(&'static str),
+    /// No part: the endpoint computes no model.
+    None,
+    /// Unknown: the test's model lacks the endpoint's ability.
+    Refused,
+}
+
+/// Returns a body for a route without `model`, and the effect of adapters on its answer.
+fn example(path: &str) -> (Value, Effect) {
+    let text = story(1, 80)["prompt"].clone();
+    let messages = json!([{ "role": "user", "content": text }]);
+    let options = json!({ "num_predict": 12, "temperature": 0 });
+    match path.trim_start_matches("/v1").trim_start_matches("/v2") {
+        "/chat/completions" => (
+            json!({ "messages": messages, "max_tokens": 12, "temperature": 0 }),
+            Effect::At("/choices/0/message/content"),
+        ),
+        "/completions" if path.starts_with("/v1") => {
+            (json!({ "prompt": text, "max_tokens": 12, "temperature": 0 }), Effect::At("/choices/0/text"))
+        }
+        "/completion" | "/completions" => {
+            (json!({ "prompt": text, "n_predict": 12, "temperature": 0 }), Effect::At("/content"))
+        }
+        "/messages" => (
+            json!({ "messages": messages, "max_tokens": 12, "temperature": 0 }),
+            Effect::At("/content/0/text"),
+        ),
+        "/responses" => (
+            json!({ "input": text, "max_output_tokens": 12, "temperature": 0, "store": false }),
+            Effect::At("/output/0/content"),
+        ),
+        "/responses/compact" => (json!({ "input": messages }), Effect::At("/output/0/encrypted_content")),
+        "/api/chat" => (
+            json!({ "messages": messages, "stream": false, "options": options }),
+            Effect::At("/message/content"),
+        ),
+        "/api/generate" => {
+            (json!({ "prompt": text, "stream": false, "options": options }), Effect::At("/response"))
+        }
+        "/api/embed" => (json!({ "input": text }), Effect::At("/embeddings")),
+        "/api/embeddings" => (json!({ "prompt": text }), Effect::At("/embedding")),
+        "/embeddings" if path.starts_with("/v1") => {
+            (json!({ "input": text }), Effect::At("/data/0/embedding"))
+        }
+        "/embedding" | "/embeddings" => (json!({ "content": text }), Effect::At("/0/embedding")),
+        "/embed" if path.starts_with("/v") => (json!({ "texts": [text] }), Effect::At("/embeddings")),
+        "/embed" | "/embed_all" => (json!({ "inputs": text }), Effect::At("")),
+        "/similarity" => {
+            let inputs = json!({ "source_sentence": text, "sentences": ["The fox", "A queen"] });
+            (json!({ "inputs": inputs }), Effect::At(""))
+        }
+        "/pooling" => (json!({ "input": text }), Effect::At("/data")),
+        "/score" => (json!({ "text_1": text, "text_2": "The fox" }), Effect::At("/data")),
+        "/tokenize" => (json!({ "content": text }), Effect::None),
+        "/detokenize" => (json!({ "tokens": [5] }), Effect::None),
+        "/apply-template" | "/chat/completions/input_tokens" | "/messages/count_tokens" => {
+            (json!({ "messages": messages }), Effect::None)
+        }
+        "/responses/input_tokens" => (json!({ "input": text }), Effect::None),
+        "/infill" => (json!({ "input_prefix": "a", "input_suffix": "b" }), Effect::Refused),
+        "/rerank" | "/reranking" => (json!({ "query": "a", "documents": ["b"] }), Effect::Refused),
+        "/classify" => (json!({ "input": "a" }), Effect::Refused),
+        "/predict" | "/embed_sparse" => (json!({ "inputs": "a" }), Effect::Refused),
+        _ => panic!("{path}: add a body that names a model, and the effect of adapters"),
+    }
+}
+
+#[test]
+fn every_route_of_a_model_applies_the_adapters_of_its_name_and_its_scales() {
+    run(async {
+        let app = app(vec![adapted()]);
+        let (mut named, mut scaled) = (0, 0);
+        for route in ROUTES.iter().filter(|route| matches!(route.body, RequestBody::Model(_))) {
+            let path = route.path;
+            let (body, effect) = example(path);
+            let send = async |more: Value| {
+                let mut body = body.clone();
+                body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                post(&app, path, body).await
+            };
+            let properties = &app.body_schema(path).unwrap()["properties"];
+            assert!(properties["model"].is_object(), "{path}: the body names no model");
+            let has_scales = properties["lora"].is_object();
+            if has_scales {
+                let unknown =
+                    send(json!({ "model": "storyteller", "lora": [{ "id": 2, "scale": 1 }] })).await;
+                assert_eq!(unknown.0, 404, "{path}: {}", unknown.1);
+                scaled += 1;
+            }
+            let (status, base) = send(json!({ "model": "storyteller" })).await;
+            let wanted = if matches!(effect, Effect::Refused) { 400 } else { 200 };
+            assert_eq!(status, wanted, "{path}: {base}");
+            let Effect::At(place) = effect else { continue };
+            let part = |answer: &Value| answer.pointer(place).cloned();
+            assert!(part(&base).is_some(), "{path}: {base}");
+            let (status, pirate) = send(json!({ "model": "pirate" })).await;
+            // This adapter ends a summary before it begins.
+            assert!(status == 200 || path.ends_with("/compact"), "{path}: {pirate}");
+            assert_ne!(part(&base), part(&pirate), "{path}: the adapter of the name has no effect");
+            named += 1;
+            if has_scales {
+                let plain = send(json!({ "model": "storyteller", "lora": [] })).await.1;
+                assert_ne!(part(&base), part(&plain), "{path}: the scales have no effect");
+            }
+        }
+        assert!(named > 20 && scaled > 5, "{named} routes with names, {scaled} with scales");
+    });
+}
+
+/// The table of routes and the schemas agree about bodies and models.
+#[test]
+fn rows_of_routes_say_which_bodies_name_a_model() {
+    let app = app(vec![adapted()]);
+    for route in ROUTES {
+        let operation = (route.describe)(&app);
+        assert_eq!(route.has_body(), operation["requestBody"].is_object(), "{}", route.path);
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let names = schema["properties"]["model"].is_object();
+        let computes = matches!(route.body, RequestBody::Model(_));
+        assert!(!computes || names, "{}: no field names the model", route.path);
+    }
 }

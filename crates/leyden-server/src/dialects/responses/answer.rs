@@ -12,6 +12,7 @@ use crate::inference::{self, FinishedChoice, RunningInference};
 use crate::mailbox::End;
 use crate::prompt;
 use crate::replies::document;
+use crate::request_model::RequestModel;
 use crate::streamed_json::StreamedJson;
 use hyper::{Response, StatusCode};
 use leyden_text::output::OutputEvent;
@@ -42,7 +43,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let begun = inference::begin(Arc::clone(&app), call, inference).await?;
     let id = begun.running.id();
     head["id"] = format!("resp_{id}").into();
-    head["model"] = begun.running.name_of(&begun.common.model).into();
+    head["model"] = begun.common.model.answer_name().into();
     let params = &begun.common.sampling.params;
     for (name, value) in [
         ("temperature", params.temperature),
@@ -90,7 +91,7 @@ pub(crate) async fn count(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
 /// Returns the number of tokens of the prompt of a request.
 fn counted(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut chat = read_request(app, call)?.chat;
-    let model = app.model(chat.text("model").as_deref())?;
+    let model = RequestModel::take(app, &mut chat)?;
     let extent = prompt::Extent::of_body(call);
     let conversation = inference::conversation(app, call, &model, extent, &mut chat);
     Ok(conversation.map_err(renamed)?.0.tokens.len())

@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::inference;
 use crate::prompt;
 use crate::replies::document;
+use crate::request_model::RequestModel;
 use crate::timestamp::unix_time;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -61,14 +62,14 @@ fn compacted(mut items: Vec<Value>, id: &str, summary: &str) -> Vec<Value> {
 
 fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut asked = read_request(app, call)?;
-    let model = app.model(asked.chat.peek("model"))?;
+    let model = RequestModel::take(app, &mut asked.chat)?;
     let mut messages = asked.chat.list("messages").unwrap_or_default();
     messages.push(json!({ "role": "user", "content": INSTRUCTION }));
     asked.chat.put("messages", messages);
     asked.chat.put("max_tokens", (model.context / SHARE).max(1));
     asked.chat.put("temperature", 0);
     asked.chat.put("think", false);
-    let inference = inference::chat(app, call, &mut asked.chat).map_err(renamed)?;
+    let inference = inference::chat(app, call, model, &mut asked.chat).map_err(renamed)?;
     Ok(Ready { inference, asked })
 }
 

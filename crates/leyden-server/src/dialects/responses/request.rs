@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::inference::{self, Inference};
 use crate::messages::text_of;
+use crate::request_model::RequestModel;
 use crate::timestamp::unix_time;
 use crate::tool_kinds::ToolNames;
 use serde_json::{Value, json};
@@ -35,7 +36,8 @@ pub(super) struct ResponseRequest {
 /// Reads a request.
 pub(super) fn read(app: &App, call: &Call) -> Result<Ready, ApiError> {
     let mut asked = read_request(app, call)?;
-    let mut inference = inference::chat(app, call, &mut asked.chat).map_err(renamed)?;
+    let model = RequestModel::take(app, &mut asked.chat)?;
+    let mut inference = inference::chat(app, call, model, &mut asked.chat).map_err(renamed)?;
     inference.names = Arc::clone(&asked.names);
     Ok(Ready { inference, asked })
 }
