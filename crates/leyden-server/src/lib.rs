@@ -47,6 +47,7 @@ mod json;
 mod json_form;
 mod keep_alive;
 mod labelled;
+mod leases;
 mod legacy_functions;
 mod limits;
 mod listen;
@@ -86,6 +87,7 @@ mod service;
 mod signals;
 mod stop_conditions;
 mod streamed_json;
+mod sync;
 mod synonyms;
 mod timestamp;
 mod timings;
@@ -119,5 +121,7 @@ pub use pulls::Abandoned;
 pub use service::Loaded;
 pub use worker_options::WorkerOptions;
 
+#[cfg(test)]
+mod schedules;
 #[cfg(test)]
 mod tests;

@@ -3,14 +3,13 @@
 //! The engine never waits for a reader: unread updates are merged, so a mailbox holds at most one whole answer, whose
 //! length the context bounds. Dropping the [`Mailbox`] cancels the request.
 
+use super::sync::{Arc, AtomicBool, Mutex, MutexGuard, Notify, Ordering, timeout};
 use leyden_engine::TokenLogprobs;
 use leyden_engine::schedule::Refusal;
 use leyden_models::heads::HeadOutput;
 use leyden_text::output::OutputEvent;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// Reason why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,48 +216,12 @@ impl Mailbox {
         &mut self,
         time: Duration,
     ) -> Option<Result<Vec<(usize, Update)>, Abandoned>> {
-        tokio::time::timeout(time, self.next()).await.ok()
+        timeout(time, self.next()).await.ok()
     }
 }
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn block<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
-    }
-
-    #[test]
-    fn what_is_not_read_is_joined() {
-        block(async {
-            let (sender, mut mailbox) = mailbox(2);
-            sender.decide(Ok(()));
-            assert_eq!(mailbox.verdict().await, Ok(Ok(())));
-            sender.update(1, |u| u.say([OutputEvent::Content("a".into())]));
-            sender.update(1, |u| u.say([OutputEvent::Content("b".into())]));
-            let news = mailbox.next().await.unwrap();
-            assert_eq!((news.len(), news[0].0, news[0].1.text()), (1, 1, "ab".to_owned()));
-            assert_eq!(news[0].1.parts.len(), 1);
-            assert!(mailbox.next_within(Duration::from_millis(1)).await.is_none());
-            sender.update(0, |u| u.end = Some(End::Stop));
-            drop(sender);
-            assert_eq!(mailbox.next().await.unwrap()[0].1.end, Some(End::Stop));
-            assert_eq!(mailbox.next().await, Err(Abandoned));
-        });
-    }
-
-    #[test]
-    fn a_reader_that_goes_is_noticed() {
-        let (sender, mailbox) = mailbox(1);
-        assert!(!sender.is_closed());
-        drop(mailbox);
-        assert!(sender.is_closed());
     }
 }

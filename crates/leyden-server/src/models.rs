@@ -1,75 +1,35 @@
 //! The models of a server: those that stay in memory, and those that are loaded on demand.
 //!
 //! A request holds a [`Lease`] of its model from before it is prepared until its answer has ended, and a model with
-//! leases is never unloaded. Loading and unloading are decided in [`crate::residency`] and done in [`crate::loading`].
+//! leases is never unloaded. Loading and unloading are decided in [`crate::residency`], ordered in [`crate::leases`] and
+//! done in [`crate::loading`].
 
 use crate::abilities::{Abilities, RequiredAbility};
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
+use crate::leases::{self, Desk, proceed};
 use crate::log::Log;
 use crate::model::Model;
 use crate::model_entry::{ModelEntry, without_tag};
 use crate::on_demand::{Changed, Lister, NameFinder, OnDemand};
-use crate::residency::{ModelIndex, Residency, Ticket, Times};
+use crate::residency::{ModelIndex, Residency, Times};
 use crate::served::Served;
 use crate::service::{Loaded, Service};
 use hyper::StatusCode;
 use serde_json::json;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
-
-/// Sender of a lease, or of an error, to a request that waits for a model.
-pub(crate) type Answer = oneshot::Sender<Result<Lease, ApiError>>;
-
-/// The requests that wait for models that are loaded on demand.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) plan: Residency,
-    pub(crate) asking: HashMap<Ticket, Answer>,
-}
-
-impl Desk {
-    pub(crate) fn new(plan: Residency) -> Desk {
-        Desk { plan, asking: HashMap::new() }
-    }
-}
 
 /// A request's use of a model.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) models: Arc<Models>,
-    /// Index and ticket, if the model is loaded on demand.
-    pub(crate) of: Option<(ModelIndex, Ticket)>,
-}
-
-impl Lease {
-    /// Sets the time that the model stays loaded after its last request; `None`: until others need the memory.
-    pub(crate) fn keep(&self, idle: Option<Duration>) {
-        if let Some((place, _)) = self.of {
-            self.models.desk().plan.keep(place, idle);
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some((place, ticket)) = self.of {
-            self.models.desk().plan.end(place, ticket, Instant::now());
-            self.models.proceed();
-        }
-    }
-}
+pub(crate) type Lease = leases::Lease<Models>;
 
 /// All models of a server.
 pub(crate) struct Models {
     entries: RwLock<Vec<Arc<ModelEntry>>>,
-    desk: Mutex<Desk>,
-    /// Notifies of changes that concern the models loaded on demand.
-    pub(crate) changed: Notify,
+    /// The requests that wait for models that are loaded on demand.
+    pub(crate) leases: Desk<Models>,
     pub(crate) loads: AtomicU64,
     pub(crate) unloads: AtomicU64,
     pub(crate) log: Arc<Log>,
@@ -139,8 +99,7 @@ impl Models {
         }
         Ok(Models {
             entries: RwLock::new(entries),
-            desk: Mutex::new(Desk::new(plan)),
-            changed: Notify::new(),
+            leases: Desk::new(plan),
             loads: AtomicU64::new(0),
             unloads: AtomicU64::new(0),
             log: Arc::clone(log),
@@ -170,14 +129,9 @@ impl Models {
         if let Some(name) = names.into_iter().find(taken) {
             return Err(ErrorKind::DuplicateModel { name: name.clone() }.into());
         }
-        let place = self.desk().plan.add(model.least_bytes, model.idle, Instant::now());
+        let place = self.leases.lock().plan.add(model.least_bytes, model.idle, Instant::now());
         entries.push(Arc::new(ModelEntry::vacant(model, place)));
         Ok(())
-    }
-
-    /// Locks the requests that wait for models.
-    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the on-demand model at an index.
@@ -192,8 +146,8 @@ impl Models {
     /// Unloads an on-demand model as soon as no request uses it. Returns false for a model that stays.
     pub(crate) fn let_go(self: &Arc<Self>, entry: &ModelEntry) -> bool {
         let Some((_, place)) = &entry.on_demand else { return false };
-        self.desk().plan.keep(*place, Some(Duration::ZERO));
-        self.proceed();
+        self.leases.lock().plan.keep(*place, Some(Duration::ZERO));
+        proceed(self);
         true
     }
 
@@ -209,7 +163,7 @@ impl Models {
         }
         if !changed.gone.is_empty() {
             self.sweep();
-            self.proceed();
+            proceed(self);
         }
         changed.new.into_iter().map(|model| self.add(model)).fold(Ok(()), Result::and)
     }
@@ -217,7 +171,7 @@ impl Models {
     /// Drops the removed models that have no requests left.
     pub(crate) fn sweep(&self) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let mut desk = self.desk();
+        let mut desk = self.leases.lock();
         let is_over = |entry: &Arc<ModelEntry>| match &entry.on_demand {
             Some((_, place)) if entry.gone.load(Ordering::SeqCst) => Some(*place),
             _ => None,
@@ -265,7 +219,7 @@ impl Models {
     #[cfg(test)]
     pub(crate) fn places(&self) -> (usize, usize) {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner).len();
-        (entries, self.desk().plan.places())
+        (entries, self.leases.lock().plan.places())
     }
 
     /// Returns the loaded models of all kinds.
@@ -285,7 +239,7 @@ impl Models {
 
     /// Returns the numbers of models loaded and unloaded since the start, and the bytes of those in memory.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
-        let bytes = self.desk().plan.bytes();
+        let bytes = self.leases.lock().plan.bytes();
         (self.loads.load(Ordering::Relaxed), self.unloads.load(Ordering::Relaxed), bytes)
     }
 
@@ -293,7 +247,7 @@ impl Models {
     pub(crate) fn resident(&self, entry: &ModelEntry) -> Option<Resident> {
         let service = entry.service()?;
         let (bytes, stays) = match &entry.on_demand {
-            Some((_, place)) => self.desk().plan.stay(*place, Instant::now()),
+            Some((_, place)) => self.leases.lock().plan.stay(*place, Instant::now()),
             None => (service.reserved_bytes(), None),
         };
         Some(Resident { service, bytes, stays })

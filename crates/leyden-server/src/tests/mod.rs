@@ -12,6 +12,7 @@ mod dialects;
 mod edges;
 mod endings;
 mod keys;
+mod mailbox;
 mod names;
 mod on_demand;
 mod operations;

@@ -1,6 +1,6 @@
 //! Models that are loaded when a request names them.
 
-use super::{COMPLETIONS, Lines, get, model, post, run, worker_options};
+use super::{COMPLETIONS, Lines, get, model, patience, post, run, until, worker_options};
 use crate::app::App;
 use crate::log::{Log, LogFormat};
 use crate::metrics::ModelMetrics;
@@ -9,7 +9,7 @@ use crate::{Changed, OnDemand, ServerOptions};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Returns the storyteller under another name, with a counter of its loads.
 fn on_demand(name: &str, idle: Option<Duration>, loads: &Arc<AtomicUsize>) -> OnDemand {
@@ -54,6 +54,15 @@ async fn loaded(app: &Arc<App>) -> Vec<String> {
     all["models"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Waits until no model is loaded.
+async fn until_unloaded(app: &Arc<App>) {
+    let limit = Instant::now() + patience();
+    while !loaded(app).await.is_empty() {
+        assert!(Instant::now() < limit, "a model stays in memory");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 #[test]
 fn a_model_comes_when_it_is_named_and_goes_when_others_need_the_room() {
     run(async {
@@ -96,15 +105,11 @@ fn an_idle_model_goes_and_one_in_use_does_not() {
             (status, &answer["done_reason"], &answer["model"]),
             (200, &json!("unload"), &json!("a:latest"))
         );
-        while !loaded(&app).await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until_unloaded(&app).await;
         // In the other dialects too, for a request that is answered.
         let body = json!({ "model": "a", "prompt": "Once", "max_tokens": 1, "keep_alive": "0s" });
         assert_eq!(post(&app, COMPLETIONS, body).await.0, 200);
-        while !loaded(&app).await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until_unloaded(&app).await;
         let body = json!({ "model": "a", "prompt": "Once", "keep_alive": "soon" });
         assert_eq!(post(&app, COMPLETIONS, body).await.0, 400);
         // A model that is not loaded is not loaded only to be unloaded.
@@ -157,9 +162,7 @@ fn models_come_and_go_on_the_disk() {
         app.models.apply(Changed { gone: vec!["a".to_owned()], new: Vec::new() }).unwrap();
         assert_eq!(post(&app, COMPLETIONS, completion("a")).await.0, 404);
         // No entry of a removed model is left.
-        while app.models.places() != (0, 2) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until("no entry is left", || app.models.places() == (0, 2)).await;
     });
 }
 
