@@ -1,0 +1,67 @@
+//! [`InMemory`]: a server without sockets.
+
+use crate::app::App;
+use crate::body::Reply;
+use crate::failure::{Error, ErrorKind};
+use crate::log::Log;
+use crate::model::Model;
+use crate::options::ServerOptions;
+use crate::routes::ROUTES;
+use hyper::body::Body;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Uri};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
+
+/// A server without sockets, which answers requests of its own process: for tests of other crates, and for fuzzing.
+/// It does everything that [`serve`](crate::serve) does with a request but its connection.
+pub struct InMemory {
+    app: Arc<App>,
+    runtime: Runtime,
+}
+
+impl fmt::Debug for InMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemory").finish_non_exhaustive()
+    }
+}
+
+impl InMemory {
+    /// Starts the engines of the models. Host, port and times of the end in `options` have no effect.
+    ///
+    /// # Errors
+    /// There is no model, two have one name, or memory or threads are short.
+    pub fn start(models: Vec<Model>, options: ServerOptions) -> Result<InMemory, Error> {
+        let log = Log::new(options.log, Box::new(std::io::stderr())).map_err(ErrorKind::System)?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Ok(InMemory { app: App::start(models, options, log)?, runtime: runtime.map_err(ErrorKind::System)? })
+    }
+
+    /// Returns method and path of each endpoint that takes a body.
+    pub fn endpoints() -> impl Iterator<Item = (&'static str, &'static str)> {
+        ROUTES.iter().filter(|route| route.has_body()).map(|route| (route.method.as_str(), route.path))
+    }
+
+    /// Returns the status and the whole body of the response to a request with a JSON body.
+    ///
+    /// # Panics
+    /// `method` or `path` is invalid.
+    pub fn answer(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
+        let mut request = Request::new(Reply::whole(body));
+        *request.method_mut() = Method::from_bytes(method.as_bytes()).expect("a method");
+        *request.uri_mut() = path.parse::<Uri>().expect("a path");
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.runtime.block_on(async {
+            let response = self.app.respond(request).await;
+            let status = response.status().as_u16();
+            let (mut body, mut whole) = (response.into_body(), Vec::new());
+            while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+                whole.extend(frame.into_data().unwrap_or_default());
+            }
+            (status, whole)
+        })
+    }
+}
