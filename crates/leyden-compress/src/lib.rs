@@ -33,6 +33,6 @@ pub use imatrix::Imatrix;
 pub use imatrix_writer::ImatrixWriter;
 pub use mix::{Candidate, Candidates, candidates, choose, probe};
 pub use pattern::Override;
-pub use plan::{Choice, Options, Plan};
+pub use plan::{Choice, Mix, Options, Plan};
 pub use quantize::{Progress, Report, TensorReport, quantize};
 pub use target::Target;

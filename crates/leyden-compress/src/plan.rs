@@ -63,6 +63,57 @@ impl Choice {
     }
 }
 
+/// Facts about a model that determine the type of each tensor in a target.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Target mix of types.
+    pub target: Target,
+    /// Number of layers.
+    pub layers: usize,
+    /// Number of query heads of the first layer.
+    pub heads: usize,
+    /// Number of KV heads of the first layer.
+    pub kv_heads: usize,
+    /// Number of experts; 0 without experts.
+    pub experts: usize,
+    /// True if the output matrix is the embedding matrix.
+    pub tied: bool,
+    /// True if there is an importance matrix.
+    pub imatrix: bool,
+}
+
+impl Mix {
+    /// Returns the type of a tensor by its name in GGUF and its shape, the contiguous dimension last, and whether it
+    /// replaces the rule's because the rows are not a whole number of its blocks. `None` for tensors that keep their
+    /// type.
+    #[must_use]
+    pub fn dtype(&self, name: &str, shape: &[usize]) -> Option<(DType, bool)> {
+        let columns = *shape.last()?;
+        is_matrix(name, shape).then(|| fitting(self.by_rule(name), columns))
+    }
+
+    /// Returns the type that the target's rule gives a tensor.
+    fn by_rule(&self, name: &str) -> DType {
+        self.target.dtype(&Place {
+            role: role(name, self.tied),
+            layer: layer(name).unwrap_or(0),
+            layers: self.layers,
+            group: self.heads.checked_div(self.kv_heads).unwrap_or(1),
+            experts: self.experts,
+            imatrix: self.imatrix,
+        })
+    }
+}
+
+/// Returns a type, or the nearest one whose blocks divide rows of `columns` values, and whether it is another.
+fn fitting(mut dtype: DType, columns: usize) -> (DType, bool) {
+    let mut fallback = false;
+    while dtype.row_bytes(columns).is_none() {
+        (dtype, fallback) = (narrower_blocks(dtype), true);
+    }
+    (dtype, fallback)
+}
+
 /// The type of each tensor.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -90,13 +141,13 @@ impl Plan {
         };
         let heads = number("attention.head_count");
         let kv_heads = number("attention.head_count_kv");
-        let tied = source.tensor("output.weight").is_none();
-        let place = |name: &str| Place {
-            role: role(name, tied),
-            layer: layer(name).unwrap_or(0),
+        let mix = Mix {
+            target: options.target,
             layers: number("block_count"),
-            group: heads.checked_div(kv_heads).unwrap_or(1),
+            heads,
+            kv_heads,
             experts: number("expert_count"),
+            tied: source.tensor("output.weight").is_none(),
             imatrix: options.imatrix.is_some(),
         };
         let mut used = vec![false; options.overrides.len()];
@@ -107,14 +158,11 @@ impl Plan {
             let mut to = from;
             let mut fallback = false;
             if is_matrix(&info.name, &info.shape) {
-                let place = place(&info.name);
-                to = if options.pure { options.target.base() } else { options.target.dtype(&place) };
+                to = if options.pure { options.target.base() } else { mix.by_rule(&info.name) };
                 for (i, chosen) in options.overrides.iter().enumerate().filter(|(_, o)| o.fits(&info.name)) {
                     (to, used[i]) = (chosen.dtype(), true);
                 }
-                while to.row_bytes(view.cols()).is_none() {
-                    (to, fallback) = (narrower_blocks(to), true);
-                }
+                (to, fallback) = fitting(to, view.cols());
                 if to != from && from.block_len() > 1 && !options.requantize {
                     let (tensor, dtype) = (info.name.clone(), from.name());
                     return Err(Error::Quantised { file, tensor, dtype });
