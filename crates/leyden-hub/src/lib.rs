@@ -1,6 +1,6 @@
 //! Models from the hub: a blocking client, a store on the disk, and the resolution of a command's MODEL argument.
 //!
-//! [`pull`] is the only function here that opens a connection. It lists a repository at one commit, chooses the files
+//! [`pull`] and [`fetch_header`] are the only functions here that open a connection. [`pull`] lists a repository at one commit, chooses the files
 //! of one model, and downloads each into the [`Store`] with its length and checksum verified, resuming an earlier pull.
 //! [`locate`] and all other functions only read the disk.
 //!
@@ -27,6 +27,7 @@ mod error;
 mod events;
 mod file_names;
 mod fingerprint;
+mod header;
 pub mod knobs;
 mod listing;
 mod model;
@@ -50,6 +51,7 @@ pub use contents::Contents;
 pub use error::{Error, ErrorKind, Missing, Result};
 pub use events::Event;
 pub use fingerprint::{sha256_of_bytes, sha256_of_files};
+pub use header::{Header, fetch_header};
 pub use leyden_tls::Authorities;
 pub use model::{Format, Model, ModelFile};
 pub use named::{Defaults, Named};

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod connections;
+mod header;
 mod hostile;
 mod pulling;
 mod refusals;
