@@ -311,6 +311,18 @@ impl From<leyden_compress::Error> for Failure {
     }
 }
 
+impl From<leyden_plan::Error> for Failure {
+    fn from(error: leyden_plan::Error) -> Self {
+        match error {
+            leyden_plan::Error::Model(error) => leyden::Error::from(error).into(),
+            leyden_plan::Error::File(error) => error.into(),
+            leyden_plan::Error::Unknown { option, .. } => Self::usage(&error)
+                .hint(format!("{option} states it; leyden plan --machines shows what is known")),
+            error => Self::new(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,6 +39,7 @@ mod notes;
 mod obtain;
 mod pack;
 mod packs;
+mod plan;
 mod progress;
 mod ps;
 mod pull;
@@ -128,6 +129,7 @@ commands! {
     Inspect inspect "Show metadata and tensors of a model",
     Tokenize tokenize "Convert text to token ids, or back",
     Bench bench "Measure the speed of a model, also in turns with llama-bench",
+    Plan plan "Predict memory, speed and cost of a model on this or another machine",
     Load load "Load-test a server with OpenAI's API",
     Hwbench hwbench "Measure the machine's peak rates, and each kernel's share of them",
     Doctor doctor "Show the detected hardware, and the chosen kernels and threads",
@@ -150,6 +152,7 @@ impl Command {
                 | Command::Load(_)
                 | Command::Hwbench(_)
                 | Command::Bench(_)
+                | Command::Plan(_)
         )
     }
 }

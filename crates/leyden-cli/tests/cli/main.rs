@@ -23,6 +23,7 @@ mod models;
 mod names;
 mod outputs;
 mod pack;
+mod plan;
 mod program;
 mod quantize;
 mod rows;
