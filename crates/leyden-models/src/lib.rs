@@ -42,7 +42,7 @@ mod vector_form;
 mod workspace;
 
 pub use activation_sums::{ActivationSums, MatrixSums};
-pub use arch::{ARCHITECTURES, config_of_json};
+pub use arch::{ARCHITECTURES, config_of_json, ties_embeddings};
 pub use architecture::Architecture;
 pub use batch::{Batch, Span};
 pub use config::{

@@ -4,12 +4,9 @@ use crate::error::Error;
 use crate::matrices;
 use crate::matrix::{EMBEDDING, HEAD, Matrix, Role, is_stored};
 use leyden_compress::{Mix, Target};
-use leyden_models::{ModelConfig, config_of, config_of_json};
+use leyden_models::{ModelConfig, config_of, config_of_json, ties_embeddings};
 use leyden_tensor::{DType, Json, TensorInfo, WeightSource};
 use std::collections::BTreeMap;
-
-/// Beginnings of the names of architectures whose `config.json` is silent where the output matrix is the embedding matrix.
-const TIED: [&str; 8] = ["gemma", "falcon", "gpt2", "command-r", "cohere2", "lfm2", "smollm3", "starcoder2"];
 
 /// Sizes of a model.
 #[derive(Clone, Debug)]
@@ -77,9 +74,7 @@ impl ModelFacts {
             key: "vocab_size",
             what: "the size of the vocabulary is missing".to_owned(),
         })? as usize;
-        let said = all().find_map(|json| json.opt_bool("tie_word_embeddings").ok().flatten());
-        let usually = TIED.iter().any(|name| config.architecture.starts_with(name));
-        let tied = config.generates() && said.unwrap_or(usually);
+        let tied = config.generates() && ties_embeddings(json)?;
         let matrices = matrices::of_config(&config, vocabulary, tied, dtype);
         Ok(ModelFacts { file, config, matrices, vocabulary, tied, mix: None })
     }

@@ -5,6 +5,7 @@ use std::io::Write;
 use leyden_kernels::placement::{Placement, PlacementRequest, Replicas, placement};
 use leyden_kernels::topology::{Cache, CacheKind, Memory, ThreadChoice, Topology, default_threads};
 use leyden_kernels::{Cpu, Level, Tier, knobs};
+use leyden_plan::{Fitting, fitting};
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -28,6 +29,8 @@ struct Report {
     placement: Placement,
     placement_auto: Placement,
     memory_usable_bytes: Option<u64>,
+    /// Well-known models that fit this memory.
+    fits: Vec<Fitting>,
     topology: Topology,
     settings: Vec<Setting>,
     notes: Vec<String>,
@@ -62,6 +65,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         version: env!("CARGO_PKG_VERSION"),
         notes: notes(&topology, &tier),
         memory_usable_bytes: topology.memory.usable_bytes(),
+        fits: topology.memory.usable_bytes().map(fitting).transpose()?.unwrap_or_default(),
         tier,
         threads,
         topology,
@@ -181,6 +185,9 @@ fn human(report: &Report) -> Facts {
         .collect();
     facts.add("NUMA", nodes.join("\n"));
     facts.add("memory", memory(&topology.memory, report.memory_usable_bytes));
+    if report.memory_usable_bytes.is_some() {
+        facts.add("fits", fits(&report.fits));
+    }
     facts.add("huge pages", huge_pages(topology));
     for setting in &report.settings {
         let value = setting.value.as_deref().map_or("not set".to_owned(), |value| printable(value, 60));
@@ -227,6 +234,16 @@ fn memory(memory: &Memory, usable: Option<u64>) -> String {
         Some(total) => text += &format!(", swap {} of {} free", size(memory.swap_free_bytes), bytes(total)),
     }
     text
+}
+
+/// Returns the models that fit the memory, each with its largest types of weights.
+fn fits(fits: &[Fitting]) -> String {
+    let of = |f: &Fitting| format!("{} in {}, {} of context", f.model, f.types, plural(f.context, "token"));
+    let models: Vec<String> = fits.iter().map(of).collect();
+    match &models[..] {
+        [] => "no model of 1 B parameters; leyden plan MODEL tells what one needs".to_owned(),
+        models => format!("{}; leyden plan MODEL tells about others", models.join("; ")),
+    }
 }
 
 fn huge_pages(topology: &Topology) -> String {

@@ -3,9 +3,12 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
+use leyden::ModelFile;
 use leyden_hub::{ShortName, Store};
+use leyden_kernels::attention::KvType;
 use leyden_kernels::topology::Topology;
 use leyden_models::ARCHITECTURES;
+use leyden_plan::{ModelFacts, Workload};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -27,6 +30,26 @@ pub(crate) struct Args {
 /// Returns an estimate of a model's memory in bytes: weights, KV cache and workspace.
 pub(super) fn memory_needed(weights: u64) -> u64 {
     weights.saturating_add(weights / 8).saturating_add(256 << 20)
+}
+
+/// Tokens of context that the memory of a pulled model is planned with.
+const CONTEXT: usize = 8192;
+
+/// Returns the memory that a pulled model takes with one user: its weights, workspace, and a context of 8,192 tokens or
+/// the model's; `None` if its sizes cannot be read.
+fn memory_planned(path: &Path) -> Option<u64> {
+    let source = ModelFile::open(path).ok()?.into_source().ok()?;
+    let model = ModelFacts::of_source(source.as_ref()).ok()?;
+    let context = CONTEXT.min(model.config.context);
+    let load = Workload {
+        users: 1,
+        prompt: context,
+        output: 0,
+        context,
+        step_tokens: 512,
+        kv_type: KvType::default(),
+    };
+    Some(leyden_plan::memory(&model, &load).ok()?.total_bytes)
 }
 
 /// Returns true if leyden supports the architecture.
@@ -52,14 +75,17 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let reference = short.reference.to_string();
         store.as_ref().and_then(|store| leyden_hub::resolve(Path::new(&reference), store).ok())
     };
-    let fits = |short: &ShortName| usable.map(|usable| memory_needed(short.bytes) <= usable);
+    let needed = |short: &ShortName| {
+        path(short).and_then(|path| memory_planned(&path)).unwrap_or(memory_needed(short.bytes))
+    };
+    let fits = |short: &ShortName| usable.map(|usable| needed(short) <= usable);
     if args.json {
         let object = |short: &ShortName| {
             json!({
                 "names": short.names,
                 "model": short.reference.to_string(),
                 "bytes": short.bytes,
-                "memory_bytes": memory_needed(short.bytes),
+                "memory_bytes": needed(short),
                 "architecture": short.architecture,
                 "command": short.command,
                 "supported": is_supported(short),
@@ -97,7 +123,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if io::stdout().is_terminal() {
         let free = usable.map_or(String::new(), |n| format!("free memory: {}; ", bytes(n)));
         // Errors of standard error cannot be reported.
-        let _ = writeln!(io::stderr(), "{free}`leyden run NAME` downloads a missing model");
+        let _ = writeln!(
+            io::stderr(),
+            "{free}`leyden run NAME` downloads a missing model, `leyden plan NAME` predicts its speed first"
+        );
     }
     Ok(())
 }

@@ -6,45 +6,23 @@ mod compare;
 mod document;
 mod machine;
 mod model;
+mod planned;
 mod report;
 mod table;
+mod typed;
 
 use std::io::Write;
 
-use leyden_plan::{
-    Costs, EncoderFigures, Figures, Interval, Machine, MemoryParts, ModelFacts, Prices, Rival, Slo, Workload,
-    costs, encoder_figures, figures, memory, users_within,
-};
+use leyden_plan::{ModelFacts, Workload};
 
 use super::failure::Failure;
 
 pub(crate) use args::Args;
+use planned::Plan;
 
 /// Maximum numbers of users and of tokens: far beyond any use, low enough to notice a slip.
 const MAX_USERS: usize = 4096;
 const MAX_TOKENS: usize = 1 << 24;
-
-/// Prediction for a model on a machine.
-#[derive(Debug)]
-struct Plan {
-    model: ModelFacts,
-    machine: Machine,
-    load: Workload,
-    memory: MemoryParts,
-    speed: Speed,
-    slo: Option<(Slo, Interval)>,
-    prices: Prices,
-    costs: Costs,
-}
-
-/// Predicted rates of a kind of model.
-#[derive(Debug)]
-enum Speed {
-    /// Language model.
-    Tokens(Figures),
-    /// Encoder.
-    Documents(EncoderFigures),
-}
 
 /// Prints the prediction.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -104,53 +82,4 @@ fn fits_context(model: &ModelFacts, load: &Workload) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-impl Plan {
-    fn new(args: &Args, model: ModelFacts, machine: Machine, mut load: Workload) -> Result<Plan, Failure> {
-        let generates = model.config.generates();
-        if !generates {
-            load.context = load.prompt;
-        }
-        let prices = Prices {
-            per_hour: machine.price_per_hour,
-            purchase: args.facts.purchase,
-            watts: machine.watts,
-            per_kwh: args.facts.price_per_kwh,
-            utilisation: args.utilisation,
-        };
-        let speed = match generates {
-            true => Speed::Tokens(figures(&model, &machine, &load)),
-            false => Speed::Documents(encoder_figures(&model, &machine, load.prompt, load.step_tokens)),
-        };
-        let costs = match &speed {
-            Speed::Tokens(figures) => costs(figures, [load.prompt, load.output], &prices, rival(args)),
-            Speed::Documents(_) => Costs { per_hour: prices.hour(), ..Costs::default() },
-        };
-        let slo = Slo { ttft_s: args.ttft, user_tps: args.user_tps };
-        let asked = generates && (slo.ttft_s.is_some() || slo.user_tps.is_some());
-        let slo = asked.then(|| (slo, users_within(&model, &machine, &load, &slo)));
-        Ok(Plan { memory: memory(&model, &load)?, model, machine, load, speed, slo, prices, costs })
-    }
-
-    /// Returns whether the model fits the memory, if that is known.
-    fn fits(&self) -> Option<bool> {
-        self.machine.memory_bytes.map(|available| self.memory.total_bytes <= available)
-    }
-
-    /// Returns the price of a million documents, if the price of an hour is known.
-    fn per_million_documents(&self) -> Option<Interval> {
-        let Speed::Documents(figures) = &self.speed else { return None };
-        let hour = self.prices.hour()? / self.prices.utilisation;
-        Some(figures.documents_per_hour.inverse(hour * 1e6))
-    }
-}
-
-/// Returns the other way to get the same tokens, if the arguments name one.
-fn rival(args: &Args) -> Option<Rival> {
-    match (args.api_price, args.gpu_price_per_hour.zip(args.gpu_tps)) {
-        (Some([input, output]), _) => Some(Rival::Api { input, output }),
-        (None, Some((per_hour, output_tps))) => Some(Rival::Gpu { per_hour, output_tps }),
-        (None, None) => None,
-    }
 }

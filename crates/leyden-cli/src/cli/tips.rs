@@ -22,6 +22,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("ner", "leyden extract MODEL TEXT"),
     ("perplexity", "leyden eval MODEL --perplexity FILE"),
     ("benchmark", "leyden bench MODEL"),
+    ("estimate", "leyden plan MODEL"),
     ("info", "leyden inspect MODEL"),
     ("search", "leyden models WORD"),
 ];

@@ -119,6 +119,15 @@ pub fn config_of_json(json: &Json) -> Result<ModelConfig, Error> {
     hf_model(json).map(|(config, ..)| config)
 }
 
+/// Returns true if the output matrix of the model that a `config.json` describes is its embedding matrix.
+///
+/// # Errors
+/// The type of model is missing or not supported, or the key is not a boolean.
+pub fn ties_embeddings(json: &Json) -> Result<bool, Error> {
+    let (_, class) = hf_class(json)?;
+    Ok(json.opt_bool("tie_word_embeddings")?.unwrap_or(class.tied))
+}
+
 pub(crate) fn gguf_config(meta: &Metadata) -> Result<ModelConfig, Error> {
     check_type(meta)?;
     let key = "general.architecture";

@@ -7,7 +7,7 @@ use leyden_plan::{Interval, StepLoad, step_time};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Plan, Speed};
+use super::planned::{Plan, Speed};
 use crate::cli::failure::Failure;
 
 /// Tokens that are generated.

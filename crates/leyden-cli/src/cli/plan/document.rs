@@ -4,8 +4,8 @@ use leyden_plan::{Interval, Kind, grades, summary};
 use serde_json::{Value, json};
 
 use super::check::Checked;
-use super::compare::Typed;
-use super::{Plan, Speed};
+use super::planned::{Plan, Speed};
+use super::typed::Typed;
 use crate::cli::failure::Failure;
 
 /// Returns the document of a plan.

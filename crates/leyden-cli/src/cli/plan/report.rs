@@ -4,9 +4,10 @@ use std::io::Write;
 
 use leyden_plan::{Figures, Interval, Kind, Rival, TCO_YEARS, grades, summary};
 
+use super::args::Args;
 use super::check::Checked;
-use super::compare::{rate, types, write_types};
-use super::{Args, Plan, Speed, rival};
+use super::planned::{Plan, Speed, rival};
+use super::typed::{rate, types, write_types};
 use crate::cli::failure::Failure;
 use crate::cli::terminal;
 use crate::cli::text::{Facts, Table, bytes, count, plural, printable};
