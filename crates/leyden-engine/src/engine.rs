@@ -264,6 +264,12 @@ impl Engine {
         self.work.record(ActivationSums::default());
     }
 
+    /// Starts summing like [`record_activations`](Self::record_activations), and keeps the inputs of the matrices with
+    /// these names.
+    pub fn record_inputs(&mut self, names: impl IntoIterator<Item = String>) {
+        self.work.record(ActivationSums::keeping(names));
+    }
+
     /// Stops it, and returns the sums.
     pub fn recorded_activations(&mut self) -> ActivationSums {
         self.work.recorded()

@@ -23,7 +23,7 @@ pub use engine::{
 };
 pub use error::{Error, ErrorKind};
 pub use generation::{Answer, Generator, LogitReader, Outcome};
-pub use leyden_models::{ActivationSums, Adapter, AdapterSet, MatrixSums, Pooling};
+pub use leyden_models::{ActivationSums, Adapter, AdapterSet, MatrixInput, MatrixSums, Pooling};
 pub use logprobs::TokenLogprobs;
 pub use pooling::Pool;
 pub use prefix::Scope;

@@ -41,7 +41,7 @@ mod unknown_keys;
 mod vector_form;
 mod workspace;
 
-pub use activation_sums::{ActivationSums, MatrixSums};
+pub use activation_sums::{ActivationSums, MatrixInput, MatrixSums};
 pub use arch::{ARCHITECTURES, config_of_json, ties_embeddings};
 pub use architecture::Architecture;
 pub use batch::{Batch, Span};

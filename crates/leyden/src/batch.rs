@@ -7,7 +7,9 @@ use crate::options::{BatchOptions, GenerateOptions};
 use crate::runner::{Runner, Served, Submission};
 use crate::session::{PROMPT_STEP, Parts, context, state_cache};
 use leyden_engine::schedule::{PromptRows, SchedulerOptions};
-use leyden_engine::{ActivationSums, AdapterSet, Engine, EngineOptions, Pooling, Scope, TokenLogprobs};
+use leyden_engine::{
+    ActivationSums, AdapterSet, Engine, EngineOptions, MatrixInput, Pooling, Scope, TokenLogprobs,
+};
 use leyden_models::heads::{HeadOutput, PooledStates, TextVector};
 use leyden_tasks::VectorShape;
 use leyden_text::Tokenizer;
@@ -246,9 +248,41 @@ impl Batch {
     /// # Ok::<(), leyden::Error>(())
     /// ```
     pub fn activation_sums<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<ActivationSums, Error> {
+        self.runner.engine_mut().record_activations();
+        self.recorded(texts)
+    }
+
+    /// Computes the inputs of the matrices with these names in GGUF on these texts: a row for each token, in the order
+    /// of the texts if each is one step. Matrices that share an input share its rows. Names that the model lacks, and
+    /// those of experts, are ignored.
+    ///
+    /// # Errors
+    /// A text is empty or too long, or the model failed.
+    ///
+    /// ```
+    /// use leyden::{BatchOptions, LoadOptions, Model};
+    ///
+    /// let model = Model::embedded(&LoadOptions::default())?;
+    /// let text = model.tokenize("Once upon a time there was a king.")?;
+    /// let names = ["blk.0.attn_q.weight", "blk.0.attn_k.weight"];
+    /// let inputs = model.batch(&BatchOptions::new())?.matrix_inputs(&[&text], &names)?;
+    /// assert_eq!(inputs.len(), 1);
+    /// assert_eq!(inputs[0].values.len(), text.len() * inputs[0].columns);
+    /// # Ok::<(), leyden::Error>(())
+    /// ```
+    pub fn matrix_inputs<P: AsRef<[u32]>, N: AsRef<str>>(
+        &mut self,
+        texts: &[P],
+        names: &[N],
+    ) -> Result<Vec<MatrixInput>, Error> {
+        self.runner.engine_mut().record_inputs(names.iter().map(|name| name.as_ref().to_owned()));
+        Ok(self.recorded(texts)?.into_inputs())
+    }
+
+    /// Runs texts, and returns the activations that are recorded.
+    fn recorded<P: AsRef<[u32]>>(&mut self, texts: &[P]) -> Result<ActivationSums, Error> {
         // Without a scope no prefix comes from the cache, so every token is computed and counted.
         let scope = self.scope.take();
-        self.runner.engine_mut().record_activations();
         // A mean needs the hidden states of all tokens, so all layers compute all tokens.
         let rows = PromptRows::head(PooledStates { pooling: Pooling::Mean });
         let served = self.serve(texts.iter().map(|text| (text.as_ref(), rows.clone(), Job::Run)));

@@ -47,7 +47,7 @@ pub use leyden_engine::sample::{
     SequenceBreakers, Xtc,
 };
 pub use leyden_engine::schedule::Refusal;
-pub use leyden_engine::{ActivationSums, MatrixSums, TokenLogprobs};
+pub use leyden_engine::{ActivationSums, MatrixInput, MatrixSums, TokenLogprobs};
 pub use leyden_kernels::attention::KvType;
 pub use leyden_kernels::gemm::{LayoutChoice, LayoutRule};
 pub use leyden_kernels::placement::Replicas;

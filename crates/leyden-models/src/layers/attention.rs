@@ -165,7 +165,8 @@ impl Attention {
         let n = work.normed.len() / width;
         if let Some(sums) = &mut work.sums {
             let own = self.own.iter().flat_map(KeysValues::linears);
-            [&self.query].into_iter().chain(own).for_each(|l| sums.add([&l.name[..]], &work.normed, width));
+            let names: Vec<&str> = [&self.query].into_iter().chain(own).map(|l| &l.name[..]).collect();
+            sums.add_all(&names, &work.normed, width);
         }
         work.attention.queries.resize(rows.len() * self.query.weights.rows());
         let mut products = Vec::new();
