@@ -1,6 +1,6 @@
 //! Errors: the file, the tensor, and what is wrong with it.
 
-/// Error of quantising a model.
+/// Error of quantising or pruning a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -53,6 +53,12 @@ pub enum Error {
         /// Description of the error.
         what: String,
     },
+    /// The calibration text does not suffice.
+    #[error("calibration text: {0}")]
+    Calibration(String),
+    /// Memory is short.
+    #[error("{0}")]
+    Resources(String),
     /// The output cannot be written, for example because the disk is full.
     #[error("{file}: cannot write: {source}")]
     Write {

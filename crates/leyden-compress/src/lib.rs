@@ -1,8 +1,8 @@
-//! Makes models smaller: quantisation of GGUF files to the types of llama.cpp.
+//! Makes models smaller: quantisation of GGUF files to the types of llama.cpp, and pruning.
 //!
 //! A [`Target`] such as `Q4_K_M` is a mix of types: [`Plan::new`] chooses the type of each tensor, and [`quantize`]
 //! writes the file. With an [`Imatrix`], the error of a weight counts by the squares of the activations that it is
-//! multiplied with.
+//! multiplied with. [`prune()`] sets weights to zero.
 //!
 //! ```no_run
 //! use leyden_compress::{Options, Plan, Target, quantize};
@@ -23,6 +23,7 @@ mod imatrix_writer;
 mod mix;
 mod pattern;
 mod plan;
+mod prune;
 mod quantize;
 mod rows;
 mod target;
@@ -34,5 +35,8 @@ pub use imatrix_writer::ImatrixWriter;
 pub use mix::{Candidate, Candidates, candidates, choose, probe};
 pub use pattern::Override;
 pub use plan::{Choice, Mix, Options, Plan};
+pub use prune::{
+    Gram, Method, Prunable, PruneInputs, PruneOptions, PrunePlan, PrunedMatrix, Structure, prune,
+};
 pub use quantize::{Progress, Report, TensorReport, quantize};
 pub use target::Target;

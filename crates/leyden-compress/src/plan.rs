@@ -201,7 +201,7 @@ impl Plan {
 
 /// Returns true if a tensor is a weight matrix that is worth quantising. Routers of experts are not, since a small
 /// error can select other experts; norms, positions and convolutions are small.
-fn is_matrix(name: &str, shape: &[usize]) -> bool {
+pub(crate) fn is_matrix(name: &str, shape: &[usize]) -> bool {
     const KEPT: [&str; 10] = [
         "_norm.weight",
         "ffn_gate_inp",
@@ -233,6 +233,7 @@ fn role(name: &str, tied: bool) -> Role {
     }
 }
 
-fn layer(name: &str) -> Option<usize> {
+/// Returns the index of the layer to which a tensor belongs.
+pub(crate) fn layer(name: &str) -> Option<usize> {
     name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
 }
