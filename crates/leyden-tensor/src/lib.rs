@@ -41,6 +41,7 @@ mod formats;
 mod hf_quant;
 pub mod quant;
 mod run;
+mod sparse;
 mod view;
 
 pub use dtype::{DType, UnknownDType};
@@ -54,4 +55,5 @@ pub use file::{
 };
 pub use hf_quant::HfQuantised;
 pub use run::{Run, in_turn};
+pub use sparse::{SparsePart, SparseTensor, SparseValues};
 pub use view::{OwnedTensor, TensorView};

@@ -8,6 +8,8 @@ use serde_json::Value;
 const ROOT: &str = "quantization_config";
 /// Side of a block with one scale if the configuration gives none.
 const BLOCK: usize = 128;
+/// Version of the layout `leyden-sparse`.
+const SPARSE_VERSION: u32 = 1;
 
 /// Storage layout of a checkpoint's quantised matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +20,10 @@ pub(crate) enum Method {
     Awq,
     /// `weight_packed`, or `weight` in I8 or F8_E4M3, each with `weight_scale`.
     /// `bits` is a bit set of the numbers of bits that values in words may have.
-    CompressedTensors { block: Option<[usize; 2]>, bits: u16 },
+    /// With `bitmask`, matrices may be sparse: `bitmask` and `compressed`.
+    CompressedTensors { block: Option<[usize; 2]>, bits: u16, bitmask: bool },
+    /// `sparse_positions` and `sparse_values`, leyden's own layout.
+    Sparse,
     /// `weight` in F8_E4M3 with `weight_scale_inv` for blocks, or `weight_scale`.
     Fp8 { block: [usize; 2] },
 }
@@ -63,10 +68,20 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
             Method::Awq
         }
         "compressed-tensors" => {
-            const FORMATS: [&str; 5] =
-                ["pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision"];
-            one_of("format", &FORMATS)?;
-            one_of("sparsity_config.format", &["dense"])?;
+            const FORMATS: [&str; 8] = [
+                "pack-quantized",
+                "int-quantized",
+                "float-quantized",
+                "naive-quantized",
+                "mixed-precision",
+                "dense",
+                BITMASKS[0],
+                BITMASKS[1],
+            ];
+            const BITMASKS: [&str; 2] = ["sparse-bitmask", "sparse-24-bitmask"];
+            let format = one_of("format", &FORMATS)?;
+            let sparsity = one_of("sparsity_config.format", &["dense", BITMASKS[0], BITMASKS[1]])?;
+            let bitmask = [format, sparsity].into_iter().flatten().any(|name| BITMASKS.contains(&name));
             let transforms = config.get(&key("transform_config.config_groups")).and_then(Value::as_object);
             if transforms.is_some_and(|groups| !groups.is_empty()) {
                 return Err(refused(config, &key("transform_config"), "a rotation of weights", &["none"]));
@@ -88,12 +103,20 @@ pub(super) fn method(config: &Json) -> Result<Option<Method>, Error> {
                 let found = group.get("weights").and_then(|w| w.get("num_bits")).and_then(Value::as_u64);
                 bits |= found.filter(|n| *n < 16).map_or(0, |n| 1_u16 << n);
             }
-            Method::CompressedTensors { block, bits }
+            Method::CompressedTensors { block, bits, bitmask }
         }
         "fp8" => {
             one_of("fmt", &["e4m3"])?;
             let sides = config.get(&key("weight_block_size"));
             Method::Fp8 { block: sides.and_then(sides_of).unwrap_or([BLOCK; 2]) }
+        }
+        "leyden-sparse" => {
+            let version = config.u32(&key("version"))?;
+            if version != SPARSE_VERSION {
+                let (found, known) = (version.to_string(), SPARSE_VERSION.to_string());
+                return Err(refused(config, &key("version"), &found, &[&known]));
+            }
+            Method::Sparse
         }
         _ => return Ok(None),
     };

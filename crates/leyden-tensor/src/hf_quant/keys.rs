@@ -150,9 +150,28 @@ const FP8: KnownKeys = KnownKeys(&[
     harmless_key("dequantize"),
 ]);
 
+/// Keys of leyden's sparse layout.
+const SPARSE: KnownKeys = KnownKeys(&[read_key("quant_method"), read_key("version")]);
+
+/// Keys of compressed-tensors' `sparsity_config`.
+const SPARSITY: KnownKeys = KnownKeys(&[
+    read_key("format"),
+    // The files say it.
+    harmless_key("global_sparsity"),
+    harmless_key("ignore"),
+    harmless_key("sparsity_structure"),
+    harmless_key("targets"),
+    harmless_key("registry_requires_subclass"),
+]);
+
 /// The methods with their keys.
-const METHODS: [(&str, KnownKeys); 4] =
-    [("gptq", GPTQ), ("awq", AWQ), ("compressed-tensors", COMPRESSED), ("fp8", FP8)];
+const METHODS: [(&str, KnownKeys); 5] = [
+    ("gptq", GPTQ),
+    ("awq", AWQ),
+    ("compressed-tensors", COMPRESSED),
+    ("fp8", FP8),
+    ("leyden-sparse", SPARSE),
+];
 
 /// Refuses what a method's description asks for and is not computed. `root` is the key of the description.
 ///
@@ -161,6 +180,9 @@ const METHODS: [(&str, KnownKeys); 4] =
 pub(super) fn check(config: &Json, root: &str, method: &str) -> Result<(), Error> {
     let Some((_, known)) = METHODS.iter().find(|row| row.0 == method) else { return Ok(()) };
     one(config, root, *known)?;
+    if method == "compressed-tensors" {
+        one(config, &format!("{root}.sparsity_config"), SPARSITY)?;
+    }
     let groups = format!("{root}.config_groups");
     let names = config.nested(&groups)?.filter(|_| method == "compressed-tensors");
     for name in names.iter().flat_map(|groups| groups.object().keys()) {

@@ -4,12 +4,14 @@
 //! A matrix of integers with one scale per group of inputs becomes Q4_0, Q5_0 or Q8_0: the smallest that holds its
 //! integers minus their zero points. Group sizes are multiples of 32, so every block has one scale, which is rounded
 //! to half precision. Other matrices become floats ([`matrix::Matrix`]). The tensors in the files tell which matrices
-//! are quantised; the configuration's lists of excluded modules are not needed.
+//! are quantised; the configuration's lists of excluded modules are not needed. Sparse matrices are decoded to dense
+//! ones (`sparse`).
 
 mod config;
 mod keys;
 mod matrix;
 mod parts;
+mod sparse;
 
 use crate::error::{Error, ErrorKind};
 use crate::file::{Json, Safetensors, TensorInfo, WeightSource};
@@ -33,7 +35,7 @@ impl HfQuantised {
     }
 
     /// Names of the methods.
-    pub const METHODS: [&'static str; 4] = ["gptq", "awq", "compressed-tensors", "fp8"];
+    pub const METHODS: [&'static str; 5] = ["gptq", "awq", "compressed-tensors", "fp8", "leyden-sparse"];
 
     /// Returns true if `name`, which ends in `.weight`, is a matrix that is stored quantised.
     pub fn holds(&self, weights: &Safetensors, name: &str) -> bool {
@@ -42,9 +44,12 @@ impl HfQuantised {
         let is = |part, types: &[&str]| has(part).is_some_and(|(info, _)| types.contains(&info.type_name));
         match self.0 {
             Method::Gptq { .. } | Method::Awq => has("qweight").is_some(),
-            Method::CompressedTensors { .. } => {
-                has("weight_packed").is_some() || is("weight", &["I8", "F8_E4M3"])
+            Method::CompressedTensors { bitmask, .. } => {
+                has("weight_packed").is_some()
+                    || is("weight", &["I8", "F8_E4M3"])
+                    || bitmask && has("bitmask").is_some()
             }
+            Method::Sparse => has("sparse_positions").is_some(),
             Method::Fp8 { .. } => is("weight", &["F8_E4M3"]),
         }
     }
@@ -64,10 +69,15 @@ impl HfQuantised {
     /// Returns an upper bound of the bytes in memory of the matrix whose codes are the tensor `name`; `None` if it
     /// cannot be read. Does not check whether values need more than 16 bits.
     pub fn memory_bytes(&self, weights: &Safetensors, name: &str) -> Option<usize> {
-        let stem = [".qweight", ".weight_packed", ".weight"].iter().find_map(|end| name.strip_suffix(end))?;
+        const CODES: [&str; 5] = [".qweight", ".weight_packed", ".weight", ".sparse_values", ".compressed"];
+        let stem = CODES.iter().find_map(|end| name.strip_suffix(end))?;
         let matrix = format!("{stem}.weight");
         if !self.holds(weights, &matrix) {
             return None;
+        }
+        let parts = Parts { weights, method: self.0 };
+        if parts.is_sparse(&matrix) {
+            return parts.sparse_bytes(&matrix);
         }
         let matrix = Parts { weights, method: self.0 }.matrix(&matrix).ok()?;
         let dtype = matrix.integers().unwrap_or(Target::F16).dtype();
@@ -89,6 +99,9 @@ impl HfQuantised {
         run: &Run<'_>,
     ) -> Result<OwnedTensor, Error> {
         let parts = Parts { weights, method: self.0 };
+        if names.first().is_some_and(|name| parts.is_sparse(name)) {
+            return parts.compose_sparse(name, names, shape);
+        }
         let all = names.iter().map(|name| parts.matrix(name)).collect::<Result<Vec<_>, _>>()?;
         let Some(first) = all.first() else { return Err(parts.unfit(name, "at least one matrix")) };
         let (rows, k) = (first.rows, first.k);

@@ -19,13 +19,14 @@ impl<'a> Parts<'a> {
         match self.method {
             Method::Gptq { first_version, bits } => self.gptq(stem, first_version, bits),
             Method::Awq => self.awq(stem),
-            Method::CompressedTensors { block, bits } => {
+            Method::CompressedTensors { block, bits, .. } => {
                 match self.weights.raw(&format!("{stem}.weight_packed")) {
                     Some(_) => self.packed(stem, bits),
                     None => self.plain(stem, block),
                 }
             }
             Method::Fp8 { block } => self.plain(stem, Some(block)),
+            Method::Sparse => Err(self.unfit(name, "a sparse matrix")),
         }
     }
 
@@ -251,7 +252,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Reads integers.
-    fn numbers(&self, name: &str) -> Result<Vec<i64>, Error> {
+    pub(super) fn numbers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let (info, bytes) = self.raw(name)?;
         match info.type_name {
             "I32" => Ok(bytes.as_chunks().0.iter().map(|b| i64::from(i32::from_le_bytes(*b))).collect()),

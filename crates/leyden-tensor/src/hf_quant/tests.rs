@@ -86,9 +86,16 @@ fn variants_that_are_not_read_are_refused_by_key() {
         (r#"{"quant_method": "awq", "bits": 4, "version": "gemv"}"#, "version: `gemv` is not supported"),
         (r#"{"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}"#, "format: `nvfp4"),
         (
-            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}"#,
-            "sparsity_config.format: `sparse-24-bitmask`",
+            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-csr"}}"#,
+            "sparsity_config.format: `sparse-csr`",
         ),
+        (
+            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "dense", "warp": 1}}"#,
+            "sparsity_config.warp: is not a known key",
+        ),
+        (r#"{"quant_method": "leyden-sparse", "version": 2}"#, "version: `2` is not supported; supported: 1"),
+        (r#"{"quant_method": "leyden-sparse"}"#, "version: required"),
+        (r#"{"quant_method": "leyden-sparse", "version": 1, "warp": 1}"#, "warp: is not a known key"),
         (
             r#"{"quant_method": "compressed-tensors", "config_groups": {"group_0": {"format": "marlin-24"}}}"#,
             "config_groups.group_0.format: `marlin-24`",
