@@ -3,13 +3,13 @@
 use crate::error::Error;
 use crate::files;
 use crate::former;
-use crate::safetensors::Writer;
 use crate::templates;
+use crate::tensors::{self, Form, Sparse};
 use crate::tokenizer::{self, Document};
 use crate::{Report, Watch};
 use leyden_files::{OutputOptions, TemporaryFolder};
 use leyden_models::{FolderTensor, HfModel, ToFolder, config_of};
-use leyden_tensor::{DType, FolderFiles, Gguf, HfFolder, WeightSource};
+use leyden_tensor::{DType, FolderFiles, Gguf, HfFile, HfFolder, WeightSource};
 use serde_json::json;
 use std::path::Path;
 use std::time::SystemTime;
@@ -26,36 +26,42 @@ pub fn to_folder(
     dtype: Option<DType>,
     watch: &mut Watch<'_>,
 ) -> Result<Report, Error> {
+    made_folder(from, to, Form { dtype, sparse: None }, watch)
+}
+
+/// Writes the model of a GGUF file as a folder like [`to_folder`], with those matrices of layers that have many zeros in
+/// the layout of `docs/sparse-files.md`, which leyden alone reads. `values` is the type of their values; the other
+/// tensors are written as by [`to_folder`].
+///
+/// # Errors
+/// As [`to_folder`], or the model is GLiNER's.
+pub fn to_sparse_folder(
+    from: &Path,
+    to: &Path,
+    values: Sparse,
+    watch: &mut Watch<'_>,
+) -> Result<Report, Error> {
+    made_folder(from, to, Form { dtype: None, sparse: Some(values) }, watch)
+}
+
+fn made_folder(from: &Path, to: &Path, form: Form, watch: &mut Watch<'_>) -> Result<Report, Error> {
     if to.symlink_metadata().is_ok() {
         return Err(Error::unlike(to, "is there already; name another folder, or remove it"));
     }
     let source = Gguf::open(from)?;
     let model = ToFolder::new(&source)?;
     if let Some(files) = FolderFiles::of(source.metadata())? {
-        return of_files(&source, &model, &files, (to, dtype), watch);
+        return of_files(&source, &model, &files, (to, form), watch);
     }
     let Document { tokenizer, settings, rule, padding } = tokenizer::of_gguf(source.metadata(), from)?;
     let made = beside(to)?;
-    let mut bytes = 0;
-    let mut tensors = Vec::new();
-    for tensor in model.tensors() {
-        let to = tensor.written_as(dtype);
-        let rows = tensor.shape.iter().rev().skip(1).product::<usize>();
-        let size = to.row_bytes(tensor.shape.last().copied().unwrap_or(1)).unwrap_or(0) * rows;
-        tensors.push((tensor.name.clone(), to, tensor.shape.clone(), size));
-        bytes += size;
-    }
-    let mut writer = Writer::create(&made.path().join("model.safetensors"), &tensors)?;
+    let all: Vec<&FolderTensor> = model.tensors().iter().collect();
+    let dense = all.iter().map(|tensor| tensors::place(tensor, form).0.bytes).sum();
     let mut done = 0;
-    for (tensor, (_, to, ..)) in model.tensors().iter().zip(&tensors) {
-        let values = model.values(tensor, *to)?;
-        writer.write(&values)?;
-        done += values.len();
-        if watch(done, bytes).is_break() {
-            return Err(Error::Stopped);
-        }
-    }
-    writer.finish()?;
+    let bytes = tensors::write(&made.path().join("model.safetensors"), &model, &all, form, &mut |more| {
+        done += more;
+        if watch(done, dense).is_break() { Err(Error::Stopped) } else { Ok(()) }
+    })?;
     source.check_intact()?;
     let tokens = leyden_text::from_gguf(source.metadata(), &from.display().to_string())?;
     let ids = json!({ "bos_token_id": tokens.bos(), "eos_token_id": tokens.eos(), "pad_token_id": padding });
@@ -63,7 +69,10 @@ pub fn to_folder(
     for (key, id) in ids.as_object().into_iter().flatten() {
         config[key] = id.clone();
     }
-    let main = tensors.iter().find(|(_, _, shape, _)| shape.len() > 1).map(|tensor| tensor.1);
+    if form.sparse.is_some() {
+        config["quantization_config"] = tensors::description();
+    }
+    let main = all.iter().find(|tensor| tensor.shape.len() > 1).map(|tensor| tensor.written_as(form.dtype));
     config["torch_dtype"] = json!(match main {
         Some(DType::F32) => "float32",
         Some(DType::BF16) => "bfloat16",
@@ -92,7 +101,7 @@ pub fn to_folder(
     };
     HfModel::new(folder)?;
     finish(made, to)?;
-    Ok(Report { tensors: tensors.len(), bytes, rule, template, note })
+    Ok(Report { tensors: all.len(), bytes, rule, template, note })
 }
 
 /// Creates a folder under a temporary name beside the wanted one.
@@ -115,36 +124,26 @@ fn of_files(
     source: &Gguf,
     model: &ToFolder<'_>,
     files: &FolderFiles,
-    (to, dtype): (&Path, Option<DType>),
+    (to, form): (&Path, Form),
     watch: &mut Watch<'_>,
 ) -> Result<Report, Error> {
     let made = beside(to)?;
-    files::write(files, made.path())?;
+    match form.sparse {
+        Some(_) => files::write(&described(files, to)?, made.path())?,
+        None => files::write(files, made.path())?,
+    }
     let template = templates::to_folder(source.metadata(), made.path())?;
-    let place = |tensor: &FolderTensor| {
-        let to = tensor.written_as(dtype);
-        let rows = tensor.shape.iter().rev().skip(1).product::<usize>();
-        let size = to.row_bytes(tensor.shape.last().copied().unwrap_or(1)).unwrap_or(0) * rows;
-        (tensor.name.clone(), to, tensor.shape.clone(), size)
-    };
-    let bytes = model.tensors().iter().map(|tensor| place(tensor).3).sum();
+    let dense = model.tensors().iter().map(|tensor| tensors::place(tensor, form).0.bytes).sum();
     let mut names: Vec<&str> = model.tensors().iter().map(|tensor| tensor.file.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let mut done = 0;
+    let (mut done, mut bytes) = (0, 0);
     for name in names {
         let of: Vec<&FolderTensor> = model.tensors().iter().filter(|tensor| tensor.file == name).collect();
-        let places: Vec<_> = of.iter().map(|tensor| place(tensor)).collect();
-        let mut writer = Writer::create(&made.path().join(name), &places)?;
-        for (tensor, (_, to, ..)) in of.iter().zip(&places) {
-            let values = model.values(tensor, *to)?;
-            writer.write(&values)?;
-            done += values.len();
-            if watch(done, bytes).is_break() {
-                return Err(Error::Stopped);
-            }
-        }
-        writer.finish()?;
+        bytes += tensors::write(&made.path().join(name), model, &of, form, &mut |more| {
+            done += more;
+            if watch(done, dense).is_break() { Err(Error::Stopped) } else { Ok(()) }
+        })?;
     }
     source.check_intact()?;
     // Read back before the folder gets its name.
@@ -154,4 +153,24 @@ fn of_files(
     finish(made, to)?;
     let rule = "the folder's own tokenizer".to_owned();
     Ok(Report { tensors: model.tensors().len(), bytes, rule, template, note: None })
+}
+
+/// Returns a folder's files with the description of sparse matrices in `config.json`.
+fn described(files: &FolderFiles, to: &Path) -> Result<FolderFiles, Error> {
+    let config_name = HfFile::Config.name();
+    if files.text(HfFile::Gliner.name()).is_some() {
+        return Err(Error::unlike(to, "GLiNER models are not written sparse"));
+    }
+    let mut all = Vec::new();
+    for (name, text) in files.iter() {
+        let mut text = text.to_owned();
+        if name == config_name {
+            let failed = |error: serde_json::Error| Error::unlike(&to.join(config_name), error);
+            let mut config: serde_json::Value = serde_json::from_str(&text).map_err(failed)?;
+            config["quantization_config"] = tensors::description();
+            text = serde_json::to_string_pretty(&config).map_err(failed)?;
+        }
+        all.push((name.to_owned(), text));
+    }
+    Ok(FolderFiles::new(all))
 }

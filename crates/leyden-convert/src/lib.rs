@@ -14,11 +14,13 @@ mod former;
 mod gguf;
 mod safetensors;
 mod templates;
+mod tensors;
 mod tokenizer;
 
 pub use error::Error;
-pub use folder::to_folder;
+pub use folder::{to_folder, to_sparse_folder};
 pub use gguf::to_gguf;
+pub use tensors::Sparse;
 
 use std::ops::ControlFlow;
 

@@ -7,6 +7,15 @@ use serde_json::{Map, Value as Json, json};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+/// Description of a tensor in a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) type_name: &'static str,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: usize,
+}
+
 /// A file whose tensors are declared first and then written in that order.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -14,8 +23,8 @@ pub(crate) struct Writer {
     out: BufWriter<Output>,
 }
 
-/// Returns the name of a type.
-fn name(dtype: DType) -> &'static str {
+/// Returns the name of a float type.
+pub(crate) fn name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "F32",
         DType::BF16 => "BF16",
@@ -24,28 +33,31 @@ fn name(dtype: DType) -> &'static str {
 }
 
 impl Writer {
-    /// Creates a file of tensors with these names, types, shapes and bytes.
-    pub(crate) fn create(
-        path: &Path,
-        tensors: &[(String, DType, Vec<usize>, usize)],
-    ) -> Result<Writer, Error> {
+    /// Creates a file of these tensors.
+    pub(crate) fn create(path: &Path, tensors: &[Place]) -> Result<Writer, Error> {
         let mut header = Map::new();
         header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
         let mut at = 0;
-        for (tensor, dtype, shape, bytes) in tensors {
+        for tensor in tensors {
+            let end = at + tensor.bytes;
             let place: Json =
-                json!({ "dtype": name(*dtype), "shape": shape, "data_offsets": [at, at + bytes] });
-            header.insert(tensor.clone(), place);
-            at += bytes;
+                json!({ "dtype": tensor.type_name, "shape": tensor.shape, "data_offsets": [at, end] });
+            header.insert(tensor.name.clone(), place);
+            at = end;
         }
         let mut text = Json::Object(header).to_string().into_bytes();
         text.resize(text.len().next_multiple_of(8), b' ');
-        let file =
-            Output::create(path).map_err(|error| Error::unlike(path, format!("cannot create: {error}")))?;
-        let mut writer = Writer { path: path.to_owned(), out: BufWriter::with_capacity(1 << 20, file) };
+        let mut writer = Writer::empty(path)?;
         writer.write(&(text.len() as u64).to_le_bytes())?;
         writer.write(&text)?;
         Ok(writer)
+    }
+
+    /// Creates an empty file.
+    pub(crate) fn empty(path: &Path) -> Result<Writer, Error> {
+        let file =
+            Output::create(path).map_err(|error| Error::unlike(path, format!("cannot create: {error}")))?;
+        Ok(Writer { path: path.to_owned(), out: BufWriter::with_capacity(1 << 20, file) })
     }
 
     /// Writes the next bytes.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use leyden_convert::{Error, Report, to_folder, to_gguf};
+use leyden_convert::{Error, Report, Sparse, to_folder, to_gguf, to_sparse_folder};
 use leyden_tensor::DType;
 use serde_json::json;
 
@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// Type of all matrices: f32, f16 or bf16; by default unchanged, but F16 for quantised matrices
     #[arg(long, visible_alias = "outtype", value_name = "TYPE", value_parser = float)]
     r#type: Option<DType>,
+    /// Write matrices with many zeros sparse, into a folder that leyden alone reads: float, int8 or int4 values
+    #[arg(long, value_name = "VALUES", value_parser = sparse, conflicts_with = "type")]
+    sparse: Option<Sparse>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -42,12 +45,26 @@ fn float(name: &str) -> Result<DType, String> {
     found.ok_or_else(|| "the type must be f32, f16 or bf16; `leyden quantize` has smaller types".to_owned())
 }
 
+/// Reads the type of the values of sparse matrices.
+pub(super) fn sparse(name: &str) -> Result<Sparse, String> {
+    match name.to_ascii_lowercase().as_str() {
+        "float" => Ok(Sparse::Float),
+        "int8" => Ok(Sparse::Int8),
+        "int4" => Ok(Sparse::Int4),
+        _ => Err("want float, int8 or int4".to_owned()),
+    }
+}
+
 /// Converts the model and prints a summary.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut err = io::stderr();
     let out = inputs::report_beside(Some(&args.out), out, &mut err);
     let path = model_file::locate(&args.model)?;
     if path.is_dir() {
+        if args.sparse.is_some() {
+            return Err(Failure::usage("--sparse: a GGUF file has no sparse matrices")
+                .hint("convert the folder to a GGUF file first, and that file with --sparse"));
+        }
         inputs::can_be_written(&args.out)?;
     }
     inputs::none_is(&args.out, inputs::of_model(&path).iter().map(PathBuf::as_path))?;
@@ -57,8 +74,12 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         true => folder(&path, &args.out, args.r#type, &stop)?,
         false => {
             let bar = Progress::new(BAR);
-            to_folder(&path, &args.out, args.r#type, &mut |done, all| bar.step(done, all, &stop))
-                .map_err(failure)?
+            let mut watch = |done, all| bar.step(done, all, &stop);
+            match args.sparse {
+                Some(values) => to_sparse_folder(&path, &args.out, values, &mut watch),
+                None => to_folder(&path, &args.out, args.r#type, &mut watch),
+            }
+            .map_err(failure)?
         }
     };
     let seconds = start.elapsed().as_secs_f64();
@@ -102,7 +123,8 @@ pub(super) fn folder(
     to_gguf(path, out, dtype, &mut |done, all| bar.step(done, all, stop)).map_err(failure)
 }
 
-fn failure(error: Error) -> Failure {
+/// Returns a failure of a conversion.
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::File(error) => error.into(),
         Error::Text(error) => error.into(),

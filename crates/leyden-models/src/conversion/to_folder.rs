@@ -196,6 +196,22 @@ impl<'a> ToFolder<'a> {
 }
 
 impl FolderTensor {
+    /// Returns true for a matrix of a layer in the folder's own order, which readers also take sparse. Embeddings, norms,
+    /// heads and transposed matrices are none.
+    #[must_use]
+    pub fn is_layer_matrix(&self) -> bool {
+        let of_layer = |name: &str| name.starts_with("blk.");
+        let is_matrix = self.shape.len() == 2 && self.name.ends_with(".weight");
+        is_matrix
+            && match &self.from {
+                From::Tensor(name, Change::Keep | Change::PairRows { .. } | Change::Ungroup { .. }) => {
+                    of_layer(name)
+                }
+                From::Tensor(..) | From::Both(..) => false,
+                From::Expert(name, _) => of_layer(name),
+            }
+    }
+
     /// Returns the data type to write: `wanted`, or without it, F32, F16 and BF16 unchanged and F16 for others.
     #[must_use]
     pub fn written_as(&self, wanted: Option<DType>) -> DType {
