@@ -41,6 +41,7 @@ mod pack;
 mod packs;
 mod plan;
 mod progress;
+mod prune;
 mod ps;
 mod pull;
 mod quantize;
@@ -123,6 +124,7 @@ commands! {
     Rm rm "Remove a pulled model, or a name",
     Pack pack "Cache a model's packed weights for faster starts",
     Quantize quantize "Quantise a model",
+    Prune prune "Set weights of a model to zero",
     Convert convert "Convert a Hugging Face folder to GGUF, or back",
     Imatrix imatrix "Compute an importance matrix for quantize",
     Eval eval "Measure perplexity, KL divergence and scores of tasks",
@@ -146,6 +148,7 @@ impl Command {
             Command::Doctor(_)
                 | Command::Eval(_)
                 | Command::Quantize(_)
+                | Command::Prune(_)
                 | Command::Pack(_)
                 | Command::Imatrix(_)
                 | Command::Convert(_)

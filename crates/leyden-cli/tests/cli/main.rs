@@ -25,6 +25,7 @@ mod outputs;
 mod pack;
 mod plan;
 mod program;
+mod prune;
 mod quantize;
 mod rows;
 mod run;

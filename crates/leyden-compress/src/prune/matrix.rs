@@ -16,7 +16,7 @@ pub enum Method {
     Magnitude,
     /// In each row, the smallest products of a weight and the norm of its input (Sun et al., 2023).
     Wanda,
-    /// Those whose removal costs least, with compensation by the others (Frantar and Alistarh, 2023).
+    /// The weights whose removal costs least, with compensation by the others (Frantar and Alistarh, 2023).
     SparseGpt,
 }
 
