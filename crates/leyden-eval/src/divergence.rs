@@ -44,6 +44,23 @@ pub struct Divergence {
     pub p_diff_rms: Estimate,
     /// Share of positions at which both have the same most probable token.
     pub same_top: Estimate,
+    /// Figures of each window.
+    pub by_window: Vec<WindowMeans>,
+}
+
+/// Means over the predicted tokens of one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowMeans {
+    /// Number of predicted tokens.
+    pub tokens: usize,
+    /// Negative log likelihood under the model.
+    pub nll: f64,
+    /// Negative log likelihood under the reference.
+    pub nll_reference: f64,
+    /// KL divergence from the reference.
+    pub kld: f64,
+    /// Share of positions at which both have the same most probable token.
+    pub same_top: f64,
 }
 
 /// Shares for which percentiles are reported; 0 and 1 are the extremes.
@@ -132,7 +149,19 @@ fn summary(all: &[Compared], rows: usize, seed: u64) -> Divergence {
     let mut same_top = estimate(&|c| f64::from(u8::from(c.same_top)));
     let p = same_top.value;
     same_top.error = (p * (1.0 - p) / (all.len() as f64 - 1.0).max(1.0)).sqrt();
+    let means = |window: &[Compared]| {
+        let mean =
+            |value: &dyn Fn(&Compared) -> f64| window.iter().map(value).sum::<f64>() / window.len() as f64;
+        WindowMeans {
+            tokens: window.len(),
+            nll: mean(&nll),
+            nll_reference: mean(&base),
+            kld: mean(&|c| c.kld),
+            same_top: mean(&|c| f64::from(u8::from(c.same_top))),
+        }
+    };
     Divergence {
+        by_window: all.chunks(rows).map(means).collect(),
         tokens: all.len(),
         windows: all.len() / rows,
         perplexity: exp(estimate(&nll)),

@@ -23,7 +23,7 @@ mod verdict;
 mod windows;
 
 pub use compare::{Compared, Row, compare, encode, row_len};
-pub use divergence::{Divergence, Estimate, divergence};
+pub use divergence::{Divergence, Estimate, WindowMeans, divergence};
 pub use error::Error;
 pub use item::{Ask, Check, Item, Outcome, Prompt};
 pub use logits_file::{Header, LogitsFile, LogitsWriter};

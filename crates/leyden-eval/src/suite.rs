@@ -46,6 +46,8 @@ pub struct Source<'a> {
     pub format: Option<Format>,
     /// Column of the text or prompt, if it is neither `text` nor `prompt`.
     pub column: Option<&'a str>,
+    /// Column of the right label, if it is not `label`.
+    pub label: Option<&'a str>,
     /// Maximum number of rows to read.
     pub limit: Option<usize>,
 }
@@ -248,7 +250,7 @@ fn each_row(
         let Some(row) = reader.next()? else { break };
         let value = match &row.problem {
             Some(problem) => Err(problem.clone()),
-            None => Ok(fields(&row, table, source.column)),
+            None => Ok(fields(&row, table, source)),
         };
         f(number, value, row)?;
     }
@@ -259,8 +261,9 @@ fn each_row(
 const STRUCTURED: &[&str] = &["choices", "exact", "contains", "stop", "messages", "json", "endings"];
 
 /// Returns the fields of a row as an object. In a table, empty cells are left out and cells with lists or objects are
-/// parsed; `column` becomes `text` if there is a label, and else `prompt`.
-fn fields(row: &Row, table: bool, column: Option<&str>) -> Value {
+/// parsed. The column of the source becomes `text` if there is a label, and else `prompt`; that of its label becomes
+/// `label`.
+fn fields(row: &Row, table: bool, source: &Source<'_>) -> Value {
     let mut object = Map::new();
     for (name, value) in &row.fields {
         let value = match value {
@@ -275,7 +278,10 @@ fn fields(row: &Row, table: bool, column: Option<&str>) -> Value {
         };
         object.insert(name.clone(), value);
     }
-    if let Some(value) = column.and_then(|column| object.remove(column)) {
+    if let Some(value) = source.label.and_then(|label| object.remove(label)) {
+        object.insert("label".to_owned(), value);
+    }
+    if let Some(value) = source.column.and_then(|column| object.remove(column)) {
         let name = if object.contains_key("label") { "text" } else { "prompt" };
         object.insert(name.to_owned(), value);
     }

@@ -202,7 +202,7 @@ fn encoded(
 }
 
 /// Perplexity of a model on a text.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Perplexity {
     /// Number of predicted tokens.
     pub tokens: usize,
@@ -212,6 +212,8 @@ pub struct Perplexity {
     pub error: f64,
     /// 95 % interval, from a bootstrap over windows.
     pub interval: (f64, f64),
+    /// Sum of the negative log likelihoods of each window, and the number of its predicted tokens.
+    pub by_window: Vec<(f64, usize)>,
 }
 
 /// Measures the perplexity of a model.
@@ -243,7 +245,8 @@ pub fn perplexity(
     }
     let (mean, error) = mean_and_error(sum, squares, tokens);
     let (low, high) = bootstrap_of_groups(&groups, run.seed);
-    Ok(Perplexity { tokens, value: mean.exp(), error: mean.exp() * error, interval: (low.exp(), high.exp()) })
+    let (value, interval) = (mean.exp(), (low.exp(), high.exp()));
+    Ok(Perplexity { tokens, value, error: value * error, interval, by_window: groups })
 }
 
 /// Writes a model's log probabilities to a file, for later comparisons.

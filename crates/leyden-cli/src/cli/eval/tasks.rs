@@ -166,7 +166,7 @@ fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
 /// Returns the questions, and a description of the files that they come from.
 fn suites(args: &Args) -> Result<(Vec<Suite>, Vec<String>), Failure> {
     let (mut suites, mut of) = (Vec::new(), Vec::new());
-    let source = Source { format: args.format, column: None, limit: args.limit };
+    let source = Source { format: args.format, limit: args.limit, ..Source::default() };
     for Named { task, file } in &args.task {
         let file = match (file, &args.task_data) {
             (Some(file), _) => file.clone(),
