@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::inputs;
 
 pub(crate) use args::Args;
+pub(super) use watcher::Watcher;
 
 /// Measures and prints.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {

@@ -297,6 +297,15 @@ impl From<leyden_eval::Error> for Failure {
     }
 }
 
+impl From<leyden_verify::Error> for Failure {
+    fn from(error: leyden_verify::Error) -> Self {
+        match error {
+            leyden_verify::Error::Floor { .. } => Self::usage(&error),
+            _ => Self::new(&error),
+        }
+    }
+}
+
 impl From<leyden_compress::Error> for Failure {
     fn from(error: leyden_compress::Error) -> Self {
         match error {

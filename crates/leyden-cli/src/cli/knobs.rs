@@ -50,14 +50,23 @@ pub(super) fn api_key() -> Option<String> {
 pub(super) fn of_serve(program: clap::Command) -> clap::Command {
     program.mut_subcommand("serve", |serve| {
         serve.mut_args(|argument| {
-            let long = argument.get_long().filter(|long| !matches!(*long, "help" | "version"));
-            let Some(name) = long.map(|long| format!("LEYDEN_{}", long.to_uppercase().replace('-', "_")))
-            else {
-                return argument;
-            };
+            let Some(name) = argument.get_long().and_then(variable) else { return argument };
             argument.env(name)
         })
     })
+}
+
+/// Returns the variables that [`of_serve`] reads.
+pub(super) fn serve_variables(program: &clap::Command) -> Vec<String> {
+    let serve = program.find_subcommand("serve");
+    let longs = serve.into_iter().flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
+    longs.filter_map(variable).collect()
+}
+
+/// Returns the variable of an option of `serve`.
+fn variable(long: &str) -> Option<String> {
+    let is_setting = !matches!(long, "help" | "version" | "end-with-input");
+    is_setting.then(|| format!("LEYDEN_{}", long.to_uppercase().replace('-', "_")))
 }
 
 /// Returns the history file, unless it is off.
@@ -94,6 +103,12 @@ pub(super) fn pack_folder() -> Option<PathBuf> {
     }
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(cache.join("leyden/packs"))
+}
+
+/// Returns the file of the key that signs evidence, if there is a place for it.
+pub(super) fn key_file() -> Option<PathBuf> {
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config.join("leyden/verify.key"))
 }
 
 fn folder(name: &str) -> Option<PathBuf> {

@@ -57,6 +57,7 @@ mod terminal;
 mod text;
 mod tips;
 mod tokenize;
+mod verify;
 mod version;
 mod wrap;
 
@@ -128,6 +129,7 @@ commands! {
     Convert convert "Convert a Hugging Face folder to GGUF, or back",
     Imatrix imatrix "Compute an importance matrix for quantize",
     Eval eval "Measure perplexity, KL divergence and scores of tasks",
+    Verify verify "Verify a model against quality and latency floors, with signed evidence",
     Inspect inspect "Show metadata and tensors of a model",
     Tokenize tokenize "Convert text to token ids, or back",
     Bench bench "Measure the speed of a model, also in turns with llama-bench",
@@ -147,6 +149,7 @@ impl Command {
             self,
             Command::Doctor(_)
                 | Command::Eval(_)
+                | Command::Verify(_)
                 | Command::Quantize(_)
                 | Command::Prune(_)
                 | Command::Pack(_)

@@ -2,16 +2,18 @@
 
 mod args;
 mod directory;
+mod evidence;
 mod prepare;
 mod settings;
 mod stored;
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use directory::Directory;
@@ -30,12 +32,16 @@ use super::failure::Failure;
 use super::notes::Notes;
 use super::packs;
 use super::run::load;
+use super::signals;
 
 /// Starts the server.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
     let keys = keys(args)?;
-    let (notes, common) = (args.notes, Common::of(args));
+    let (notes, common) = (args.notes, Common::of(args)?);
+    if args.end_with_input {
+        end_with_input()?;
+    }
     let named = args.named();
     let mut aliases = aliases(args, named.len())?;
     let lora = args.lora.all().map_err(|what| Failure::usage(format!("--lora: {what}")))?;
@@ -92,6 +98,9 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
             prepare::weights_fit(&paths, Topology::detect().memory.usable_bytes())?;
         }
         for (named, path) in named.iter().zip(&paths) {
+            if let Some(required) = &common.evidence {
+                required.check(path, &Settings { lora: lora.clone(), ..Settings::of(args) })?;
+            }
             let model = load(path, &prepare::options(&common, &lora), notes)?;
             packs::tell(&model, notes);
             if let Some(unplaced) = model.unplaced() {
@@ -119,6 +128,11 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         notes.say(&format!("{name} is left out: {why}"));
     }
     if loaded.is_empty() && on_demand.is_empty() && !args.all {
+        if common.evidence.is_some() {
+            return Err(Failure::usage(
+                "--require-evidence: no model is named, and the embedded one has no evidence",
+            ));
+        }
         notes.say(
             "no model named: the embedded storyteller is served, a toy of 4 million parameters. For a real model: leyden \
              serve smollm2; leyden models lists others",
@@ -195,6 +209,17 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         notes.say(&format!("listening on http://{address}, serving {names}"));
     })?;
     Ok(())
+}
+
+/// Ends the program when standard input is closed.
+fn end_with_input() -> Result<(), Failure> {
+    let wait = || {
+        // An input that cannot be read is closed, too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        signals::exit(0);
+    };
+    let spawned = thread::Builder::new().name("input".to_owned()).spawn(wait);
+    spawned.map(drop).map_err(|error| Failure::new(format!("no thread can be started: {error}")))
 }
 
 /// Returns a callback that prints what the server waits for when it shuts down.

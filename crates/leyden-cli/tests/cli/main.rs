@@ -36,3 +36,4 @@ mod special_tokens;
 mod stateless;
 mod streams;
 mod tokenize;
+mod verify;

@@ -10,14 +10,14 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::progress;
 
 /// Progress bar of an evaluation, ended by Ctrl-C.
-pub(super) struct Watcher {
+pub(in crate::cli) struct Watcher {
     bar: Option<ProgressBar>,
     stop: Interrupt,
 }
 
 impl Watcher {
     /// Creates the bar and handles Ctrl-C.
-    pub(super) fn new() -> Result<Watcher, Failure> {
+    pub(in crate::cli) fn new() -> Result<Watcher, Failure> {
         Ok(Watcher {
             bar: progress::bar("{msg} {wide_bar} {pos}/{len} {eta} left"),
             stop: Interrupt::install()?,
@@ -25,7 +25,7 @@ impl Watcher {
     }
 
     /// Shows the progress; breaks after Ctrl-C.
-    pub(super) fn hear(&self, progress: &Progress<'_>) -> ControlFlow<()> {
+    pub(in crate::cli) fn hear(&self, progress: &Progress<'_>) -> ControlFlow<()> {
         if let Some(bar) = &self.bar {
             bar.set_length(progress.all as u64);
             bar.set_position(progress.done as u64);
@@ -34,6 +34,11 @@ impl Watcher {
                 bar.finish_and_clear();
             }
         }
-        if self.stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Returns true after Ctrl-C.
+    pub(in crate::cli) fn is_stopped(&self) -> bool {
+        self.stop.is_set()
     }
 }

@@ -172,6 +172,16 @@ pub(crate) struct Args {
     /// Type of the KV cache: f32, f16 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t = KvType::default(), value_parser = kv_type)]
     pub(super) kv_type: KvType,
+    /// Serve only models with MODEL.evidence.json beside them, as leyden verify makes it: PASS, signed with the key in this
+    /// file, and for the model's files and these settings; by default the key of leyden verify
+    #[arg(long, value_name = "KEYFILE", num_args = 0..=1, require_equals = true)]
+    pub(super) require_evidence: Option<Option<PathBuf>>,
+    /// Days after which evidence is too old; by default it never is
+    #[arg(long, value_name = "DAYS", requires = "require_evidence", value_parser = clap::value_parser!(u32).range(1..=36500))]
+    pub(super) evidence_days: Option<u32>,
+    /// End when standard input is closed, for programs that start the server
+    #[arg(long, hide = true)]
+    pub(super) end_with_input: bool,
     #[command(flatten)]
     pub(super) arithmetic: Arithmetic,
     #[command(flatten)]

@@ -16,6 +16,7 @@ use leyden_tensor::WeightSource;
 
 use super::args::Args;
 use super::directory;
+use super::evidence::Required;
 use super::settings::Settings;
 use crate::cli::failure::Failure;
 use crate::cli::growth;
@@ -31,12 +32,15 @@ pub(super) struct Common {
     pub(super) queue_per_key: usize,
     pub(super) prompt_stall: Duration,
     pub(super) notes: Notes,
+    /// Evidence that every model must have.
+    pub(super) evidence: Option<Arc<Required>>,
 }
 
 impl Common {
-    pub(super) fn of(args: &Args) -> Common {
+    pub(super) fn of(args: &Args) -> Result<Common, Failure> {
         let queue = args.queue as usize;
-        Common {
+        Ok(Common {
+            evidence: Required::of(args)?.map(Arc::new),
             options: load_options(args),
             queue,
             // A key can take half of the queue.
@@ -47,7 +51,7 @@ impl Common {
             },
             prompt_stall: Duration::from_millis(args.prompt_stall),
             notes: args.notes,
-        }
+        })
     }
 }
 
@@ -247,6 +251,9 @@ pub(super) fn on_demand(
     name: String,
     path: PathBuf,
 ) -> Result<OnDemand, Failure> {
+    if let Some(required) = &common.evidence {
+        required.look(&path, &settings)?;
+    }
     let known = Known::of(&path)?;
     let made_for = known.config.context;
     if let Some(ctx) = settings.context.filter(|ctx| *ctx > made_for) {
@@ -262,6 +269,9 @@ pub(super) fn on_demand(
         if let Some(available) = available.filter(|available| needed > *available) {
             let (needed, available) = (text::bytes(needed), text::bytes(available));
             return Err(format!("{}: it takes {needed} by now, and has {available}", path.display()));
+        }
+        if let Some(required) = &common.evidence {
+            required.check(&path, &of_load).map_err(failed)?;
         }
         let options = options(&common, &of_load.lora);
         let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
