@@ -73,7 +73,7 @@ mod tests {
         };
         assert!(names(1).is_empty());
         assert_eq!(names(2), ["Llama 3.2 1B Q8_0"]);
-        assert_eq!(names(7), ["Llama 3.2 1B F16", "Gemma 3 4B Q8_0", "Llama 3.1 8B Q4_K_M"]);
+        assert_eq!(names(7), ["Llama 3.2 1B F16", "Gemma 3 4B Q8_0", "Llama 3.1 8B Q5_K_M"]);
         assert_eq!(names(64).last().unwrap(), "gpt-oss 20B MXFP4");
     }
 }
