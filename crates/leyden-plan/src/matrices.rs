@@ -88,13 +88,13 @@ fn mixer(list: &mut List, c: &ModelConfig, i: usize, l: &LayerConfig) {
             }
             None => list.layer(i, "attn_q", queries, width),
         }
-        list.layer(i, "attn_kv_a_mqa", latent.rank + latent.turned, width);
-        list.layer(i, "attn_kv_b", l.heads * (latent.plain + l.value_dim), latent.rank);
+        list.layer(i, "attn_kv_a_mqa", latent.rank + latent.qk_rope, width);
+        list.layer(i, "attn_kv_b", l.heads * (latent.qk_nope + l.value_dim), latent.rank);
     } else {
         list.layer(i, "attn_q", queries * if l.output_gate { 2 } else { 1 }, width);
         if l.kv_of.is_none() {
             list.layer(i, "attn_k", l.kv_heads * l.head_dim, width);
-            if l.values != Values::OfKeys {
+            if l.values != Values::Keys {
                 list.layer(i, "attn_v", l.kv_heads * l.value_dim, width);
             }
         }
