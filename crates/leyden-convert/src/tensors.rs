@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::safetensors::{Place, Writer, name};
 use leyden_models::{FolderTensor, ToFolder};
-use leyden_tensor::{DType, HfQuantised, Json, Safetensors, SparseTensor, SparseValues, quant};
+use leyden_tensor::{DType, HfQuantised, Json, Safetensors, SparseTensor, SparseValues, in_turn, quant};
 use serde_json::json;
 use std::fs::File;
 use std::io::Read;
@@ -139,7 +139,7 @@ fn read_back(path: &Path, tensors: &[&FolderTensor]) -> Result<(), Error> {
     let text = json!({ "quantization_config": description() }).to_string();
     let Some(method) = HfQuantised::of(&Json::parse(text.as_bytes(), "config.json")?)? else { return Ok(()) };
     for tensor in tensors.iter().filter(|tensor| method.holds(&file, &tensor.name)) {
-        method.compose(&file, &tensor.name, std::slice::from_ref(&tensor.name), &tensor.shape)?;
+        method.compose(&file, &tensor.name, std::slice::from_ref(&tensor.name), &tensor.shape, &in_turn)?;
     }
     Ok(())
 }
