@@ -109,7 +109,7 @@ fn verdicts_pass_fail_and_are_too_early() {
     assert!(run.code == Some(3) && run.err.contains("INCONCLUSIVE: accuracy>=0.9*ref"), "{run:?}");
     assert!(run.err.contains("questions would decide"), "{run:?}");
     // One floor that fails makes the verdict, whatever the others are.
-    let run = place.verify((30, 60), "accuracy>=0.9,acc_norm>=0.4", &["--json"]);
+    let run = place.verify((30, 60), "accuracy>=0.9,rows.jsonl.accuracy>=0.3", &["--json"]);
     assert_eq!(run.code, Some(1), "{run:?}");
     let document: Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!(document["evidence"]["verdict"], "fail");
@@ -255,11 +255,11 @@ fn a_server_asks_for_evidence() {
 fn a_load_has_limits() {
     let place = Place::new();
     let load = |limits: &str| {
-        let load = format!("users=2,requests=20,warmup=0s,prompt=8,output=4..8,{limits}");
+        let load = format!("users=2,requests=30,warmup=0s,prompt=8,output=24,{limits}");
         place.run(&["verify", &place.model, "--load", &load, "--threads", "1"])
     };
     let run = load("ttft_p95=10m,user_tps>=0.0001");
-    assert!(run.code == Some(0) && run.out.contains("20 complete, 0 failed"), "{run:?}");
+    assert!(run.code == Some(0) && run.out.contains("30 complete, 0 failed"), "{run:?}");
     let run = load("ttft_p95=0.0001ms");
     assert!(run.code == Some(1) && run.err.contains("FAIL: ttft_p95"), "{run:?}");
     let run = load("ttft_p99=10m");

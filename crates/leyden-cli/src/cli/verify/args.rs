@@ -21,7 +21,7 @@ const CONTEXT: usize = 512;
 /// program, the settings and the processor, which --check compares later, and which leyden serve can require.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "leyden verify [OPTIONS] <MODEL> --reference <MODEL> --data <DATA> --floor <FLOORS>\n       \
+    override_usage = "leyden verify [OPTIONS] <MODEL> --data <DATA> --floor <FLOORS>\n       \
     leyden verify --check <EVIDENCE> [--model <MODEL>]",
     after_help = "Exit codes: 0 PASS, 1 FAIL or evidence that does not hold, 2 wrong usage, 3 INCONCLUSIVE.\n\nExamples:\n  \
     leyden verify small.gguf --reference big.gguf --data arc_easy=arc.jsonl \\\n    \
