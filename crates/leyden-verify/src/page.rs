@@ -45,7 +45,7 @@ pub fn html(evidence: &Evidence, signature: &Signature, key: &Key) -> String {
     put(
         &mut page,
         format_args!(
-            "<h2>Signature</h2>\n<dl><div><dt>algorithm</dt><dd>Ed25519</dd></div>\
+            "<h2>Signature</h2>\n<dl class=\"files\"><div><dt>algorithm</dt><dd>Ed25519</dd></div>\
              <div><dt>public key</dt><dd class=\"hash\">{}</dd></div>\
              <div><dt>key expires</dt><dd>{}</dd></div>\
              <div><dt>signature</dt><dd class=\"hash\">{}</dd></div></dl>\n\
@@ -309,9 +309,9 @@ section{border:1px solid var(--line);border-radius:6px;padding:12px 14px;margin:
 .verdict{border-left:5px solid;padding:8px 12px}.verdict strong{margin-right:6px}
 .verdict.pass,.tag.pass{color:var(--pass)}.verdict.fail,.tag.fail{color:var(--fail)}.verdict.open,.tag.open{color:var(--open)}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,230px),1fr));gap:4px 20px;margin:0}
-dl div{display:flex;flex-wrap:wrap;gap:0 8px;justify-content:space-between;border-bottom:1px dotted var(--line)}\
+dl div{display:flex;flex-wrap:wrap;gap:0 8px;justify-content:space-between;align-content:flex-start;border-bottom:1px dotted var(--line)}\
 dt{color:var(--soft)}dd{margin:0;font-variant-numeric:tabular-nums;min-width:0}
-dl.files{display:block}.hash{font:12px/1.6 ui-monospace,Menlo,Consolas,monospace}
+dl.files{display:block;margin-bottom:10px}.hash{font:12px/1.6 ui-monospace,Menlo,Consolas,monospace}
 code{font:13px ui-monospace,Menlo,Consolas,monospace}
 svg{display:block;width:100%;height:auto;margin:0 0 8px;font:13px system-ui,sans-serif}svg text{fill:var(--soft)}
 .axis{stroke:var(--line)}.limit{stroke:var(--ink);stroke-dasharray:4 3}.whisker{fill:none;stroke-width:2}
