@@ -55,9 +55,8 @@ fn scores(weights: &[f32], upper: &Upper, inputs: std::ops::Range<usize>, struct
             for i in 0..BLOCK {
                 let j = inputs.start + block * BLOCK + i;
                 let error = values[i] / diagonal[block * BLOCK + i];
-                for t in i + 1..BLOCK {
-                    values[t] -= error * upper.row(j)[j - i + t];
-                }
+                let factors = &upper.row(j)[j - i..];
+                values.iter_mut().zip(factors).skip(i + 1).for_each(|(value, u)| *value -= error * u);
                 scores.push(error * error);
             }
         }

@@ -142,7 +142,7 @@ mod tests {
         assert!(!ok(&bytes, 3, 14), "a position out of range");
         assert!(!ok(&bytes, 2, 15) && !ok(&bytes, 4, 15), "another number of blocks");
         assert!(!ok(&bytes[..1], 3, 15), "cut off");
-        assert!(!ok(&[bytes.clone(), vec![0]].concat(), 3, 15), "bytes behind the codes");
+        assert!(!ok(&[bytes, vec![0]].concat(), 3, 15), "bytes behind the codes");
         assert!(!ok(&[0; 4096], 1, 15) && !ok(&[], 1, 15) && ok(&[], 0, 0));
         assert!(!decode(&[0xff], 15, (1, usize::MAX), |_| ()), "the low bits are missing");
     }

@@ -31,7 +31,9 @@ fn read(config: &str, parts: &[Part], shape: [usize; 2]) -> Result<OwnedTensor, 
     let method = HfQuantised::of(&Json::parse(config.as_bytes(), "config.json").unwrap()).unwrap().unwrap();
     let (file, name) = (file(parts), "w.weight".to_owned());
     assert!(method.holds(&file, &name));
-    method.compose(&file, &name, &[name.clone()], &shape, &crate::in_turn).map_err(|error| error.to_string())
+    method
+        .compose(&file, &name, std::slice::from_ref(&name), &shape, &crate::in_turn)
+        .map_err(|error| error.to_string())
 }
 
 fn floats(tensor: &OwnedTensor) -> Vec<f32> {

@@ -25,7 +25,7 @@ fn inputs(cpu: &Cpu) -> Inputs {
         let cause: Vec<f32> = (0..causes).map(|i| bell(row * causes + i)).collect();
         let input = |j: usize| {
             let mixed: f32 = cause.iter().enumerate().map(|(i, c)| c * mixing[i * K + j]).sum();
-            (mixed + 0.3 * bell(row * K + j + 3_000_000)) * if j % 7 == 0 { 6.0 } else { 1.0 }
+            (mixed + 0.3 * bell(row * K + j + 3_000_000)) * if j.is_multiple_of(7) { 6.0 } else { 1.0 }
         };
         gram.add(cpu, &(0..K).map(input).collect::<Vec<f32>>()).unwrap();
     }
