@@ -433,6 +433,7 @@ impl Tier {
 
     /// Returns whether a processor of this tier, which is an AVX-512 one, chooses among 64 bytes with one instruction
     /// (AVX-512 VBMI: Xeon from Ice Lake on, Zen 4 and later).
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn permutes_bytes(self) -> bool {
         self.level >= Level::Avx512 && self.level <= Level::Amx && detected!(avx512 "avx512vbmi")()
     }
