@@ -1,7 +1,7 @@
 //! Heads: outputs that are computed from the hidden states of a text.
 //!
 //! A [`Head`] is plain data: the kind of output, and what it needs of the request. Each kind is a file with its
-//! [`HeadKind`] and a row of the table below; its weights, if any, are a layer in [`HeadWeights`]. The engine pools the
+//! `HeadKind` and a row of the table below; its weights, if any, are a layer in `HeadWeights`. The engine pools the
 //! hidden states of a prompt, and computes the heads of all prompts that a step completes together.
 
 mod found_spans;
