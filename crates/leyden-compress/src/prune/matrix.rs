@@ -71,7 +71,7 @@ impl Inputs {
 pub(crate) struct Outcome {
     /// Root of the squared error of the outputs relative to the outputs, if inputs are known.
     pub(crate) output_error: Option<f64>,
-    /// The same of the weights.
+    /// Root of the squared error of the weights relative to the weights.
     pub(crate) weight_error: f64,
 }
 

@@ -29,9 +29,9 @@ pub(super) enum Layout {
     /// Groups of rows in 8-bit integers with one scale per row, their columns ordered for these outlier channels, if they
     /// are set.
     Int8Rows { group_bytes: usize, outliers: Option<OutlierChannels> },
-    /// The same weights without zeros, with their places.
+    /// Nonzero weights of INT8 rows, with their places.
     SparseRows { form: SparseForm, outliers: OutlierChannels },
-    /// The same weights without blocks of four zeros, in this many blocks.
+    /// Blocks of four weights of INT8 rows that are not all zero, and their number.
     SparseBlocks { blocks: usize, outliers: OutlierChannels },
 }
 

@@ -11,7 +11,7 @@ pub(super) use std::thread_local;
 pub(super) struct Spins {
     /// Rounds after which an idle member parks.
     pub(super) idle: u32,
-    /// The same in a team with more members than processors.
+    /// Rounds after which an idle member parks if the team has more members than processors.
     pub(super) crowded: u32,
     /// Rounds after which the caller yields its processor to members that are inside the job.
     pub(super) caller: u32,

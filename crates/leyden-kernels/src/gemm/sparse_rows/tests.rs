@@ -34,7 +34,7 @@ pub(in crate::gemm) enum Pattern {
     Any,
     /// Whole blocks of this many rows and inputs.
     Blocks(usize, usize),
-    /// The same number in each 64 inputs of a row.
+    /// An equal number of nonzero weights in each 64 inputs of a row.
     Balanced,
 }
 
