@@ -10,8 +10,8 @@
 //! multiplied by the row's scale and the bias is added, with one rounding, and the activation function, if any, is
 //! applied.
 
-use crate::cpu::isa::{Level, Tier};
 use crate::gemm::microkernel::byte_dot::ByteDot;
+use crate::gemm::microkernel::byte_dot_kernel::byte_dot_kernel;
 use crate::ops::{Activation, Function, Lanes, with_function};
 use crate::prefetch::prefetch_lines;
 use crate::quant::token_rows::Tokens;
@@ -340,79 +340,7 @@ impl ByteDot for Plain {
     }
 }
 
-/// # Safety
-/// As in [`BlockFn`].
-unsafe fn plain(b: &Block<'_>, to: Results) {
-    // SAFETY: as in `BlockFn` (`# Safety`).
-    unsafe { block(Plain, b, to) };
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{Block, Results, block};
-    use crate::gemm::microkernel::x86_64::int8_dot::{Avx2Dot, Avx512Dot, AvxVnniDot};
-
-    /// # Safety
-    /// As in [`BlockFn`](super::BlockFn).
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) unsafe fn avx2(b: &Block<'_>, to: Results) {
-        // SAFETY: as in `BlockFn` (`# Safety`).
-        unsafe { block(Avx2Dot::in_feature_region(), b, to) };
-    }
-
-    /// # Safety
-    /// As in [`BlockFn`](super::BlockFn).
-    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-    pub(super) unsafe fn avxvnni(b: &Block<'_>, to: Results) {
-        // SAFETY: as in `BlockFn` (`# Safety`).
-        unsafe { block(AvxVnniDot::in_feature_region(), b, to) };
-    }
-
-    /// # Safety
-    /// As in [`BlockFn`](super::BlockFn).
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub(super) unsafe fn avx512(b: &Block<'_>, to: Results) {
-        // SAFETY: as in `BlockFn` (`# Safety`).
-        unsafe { block(Avx512Dot::in_feature_region(), b, to) };
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-mod arm {
-    use super::{Block, Results, block};
-    use crate::gemm::microkernel::aarch64_dot::NeonDot;
-    use crate::simd::aarch64::neon_int::{Sdot, Widen};
-
-    /// # Safety
-    /// As in [`BlockFn`](super::BlockFn).
-    #[target_feature(enable = "neon")]
-    pub(super) unsafe fn neon(b: &Block<'_>, to: Results) {
-        // SAFETY: as in `BlockFn` (`# Safety`).
-        unsafe { block(NeonDot(Widen), b, to) };
-    }
-
-    /// # Safety
-    /// As in [`BlockFn`](super::BlockFn).
-    #[target_feature(enable = "neon,dotprod")]
-    pub(super) unsafe fn dotprod(b: &Block<'_>, to: Results) {
-        // SAFETY: as in `BlockFn` (`# Safety`).
-        unsafe { block(NeonDot(Sdot), b, to) };
-    }
-}
-
-/// Returns the function of a tier.
-pub(crate) fn block_fn(tier: Tier) -> BlockFn {
-    match tier.level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => x86::avx2,
-        #[cfg(target_arch = "x86_64")]
-        Level::AvxVnni => x86::avxvnni,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 | Level::Avx512Bf16 | Level::Amx => x86::avx512,
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon => arm::neon,
-        #[cfg(target_arch = "aarch64")]
-        Level::DotProd | Level::I8mm => arm::dotprod,
-        _ => plain,
-    }
+byte_dot_kernel! {
+    /// Returns the function of a tier.
+    pub(crate) fn block_fn() -> BlockFn = block(Block<'_>)
 }

@@ -8,6 +8,7 @@ pub(crate) mod aarch64_dot;
 pub(crate) mod aarch64_sparse;
 pub(crate) mod block32;
 pub(crate) mod byte_dot;
+mod byte_dot_kernel;
 mod common;
 pub(crate) mod float;
 pub(crate) mod int8_rows;

@@ -8,8 +8,8 @@
 //! The rows of a group are computed in the order of their numbers of blocks, so that loops of the same length follow each
 //! other. Their sums are transposed at the end of the group.
 
-use crate::cpu::isa::{Level, Tier};
 use crate::gemm::microkernel::byte_dot::ByteDot;
+use crate::gemm::microkernel::byte_dot_kernel::byte_dot_kernel;
 use crate::gemm::microkernel::int8_rows::{GROUP_ROWS, Identity, Plain, Results, write};
 use crate::memory::scratch::Scratch;
 use crate::ops::{Activation, Function, Lanes, with_function};
@@ -368,79 +368,7 @@ unsafe fn multiply<D: BlockDot>(d: D, part: &BlocksPart<'_>, to: Results) {
     }
 }
 
-/// # Safety
-/// As in [`BlocksFn`].
-unsafe fn plain(part: &BlocksPart<'_>, to: Results) {
-    // SAFETY: as in `BlocksFn` (`# Safety`).
-    unsafe { multiply(Plain, part, to) };
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{BlocksPart, Results, multiply};
-    use crate::gemm::microkernel::x86_64::int8_dot::{Avx2Dot, Avx512Dot, AvxVnniDot};
-
-    /// # Safety
-    /// As in [`BlocksFn`](super::BlocksFn).
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) unsafe fn avx2(part: &BlocksPart<'_>, to: Results) {
-        // SAFETY: as in `BlocksFn` (`# Safety`).
-        unsafe { multiply(Avx2Dot::in_feature_region(), part, to) };
-    }
-
-    /// # Safety
-    /// As in [`BlocksFn`](super::BlocksFn).
-    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-    pub(super) unsafe fn avxvnni(part: &BlocksPart<'_>, to: Results) {
-        // SAFETY: as in `BlocksFn` (`# Safety`).
-        unsafe { multiply(AvxVnniDot::in_feature_region(), part, to) };
-    }
-
-    /// # Safety
-    /// As in [`BlocksFn`](super::BlocksFn).
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub(super) unsafe fn avx512(part: &BlocksPart<'_>, to: Results) {
-        // SAFETY: as in `BlocksFn` (`# Safety`).
-        unsafe { multiply(Avx512Dot::in_feature_region(), part, to) };
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-mod arm {
-    use super::{BlocksPart, Results, multiply};
-    use crate::gemm::microkernel::aarch64_dot::NeonDot;
-    use crate::simd::aarch64::neon_int::{Sdot, Widen};
-
-    /// # Safety
-    /// As in [`BlocksFn`](super::BlocksFn).
-    #[target_feature(enable = "neon")]
-    pub(super) unsafe fn neon(part: &BlocksPart<'_>, to: Results) {
-        // SAFETY: as in `BlocksFn` (`# Safety`).
-        unsafe { multiply(NeonDot(Widen), part, to) };
-    }
-
-    /// # Safety
-    /// As in [`BlocksFn`](super::BlocksFn).
-    #[target_feature(enable = "neon,dotprod")]
-    pub(super) unsafe fn dotprod(part: &BlocksPart<'_>, to: Results) {
-        // SAFETY: as in `BlocksFn` (`# Safety`).
-        unsafe { multiply(NeonDot(Sdot), part, to) };
-    }
-}
-
-/// Returns the function of a tier.
-pub(crate) fn blocks_fn(tier: Tier) -> BlocksFn {
-    match tier.level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => x86::avx2,
-        #[cfg(target_arch = "x86_64")]
-        Level::AvxVnni => x86::avxvnni,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 | Level::Avx512Bf16 | Level::Amx => x86::avx512,
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon => arm::neon,
-        #[cfg(target_arch = "aarch64")]
-        Level::DotProd | Level::I8mm => arm::dotprod,
-        _ => plain,
-    }
+byte_dot_kernel! {
+    /// Returns the function of a tier.
+    pub(crate) fn blocks_fn() -> BlocksFn = multiply(BlocksPart<'_>)
 }
