@@ -75,6 +75,34 @@ def padded(batch):
     return {"input_ids": ids, "attention_mask": mask}
 
 
+def text(seed):
+    """A text of TOKENS tokens: each of its words is one."""
+    words = "the a of to and in that it was for on are as with his they at be this from have or by one had not".split()
+    return " ".join(words[(seed * 7 + i * 5) % len(words)] for i in range(TOKENS - 2))
+
+
+def token_batches(tokenizer, sizes, stream):
+    """Token ids of batches of these sizes, and of the lines of a file in batches of 32, by name."""
+    assert len(tokenizer.encode(text(0)).ids) == TOKENS
+    loads = {f"{n} x {TOKENS}": [[text(k * n + i) for i in range(n)] for k in range(4)] for n in sizes}
+    if stream:
+        lines = [line.strip() for line in open(stream, encoding="utf-8") if line.strip()][:512]
+        loads["mixed stream"] = [lines[i:i + 32] for i in range(0, len(lines) - 31, 32)]
+    return {name: [[tokenizer.encode(t).ids for t in batch] for batch in batches] for name, batches in loads.items()}
+
+
+def timed(run, batches, seconds):
+    """Sequences per second, after a run that is not counted."""
+    run(batches[0])
+    count, start, i = 0, time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        batch = batches[i % len(batches)]
+        run(batch)
+        count += len(batch["input_ids"])
+        i += 1
+    return count / (time.perf_counter() - start)
+
+
 def onnxruntime_int8(path, threads):
     import onnxruntime
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -134,15 +162,7 @@ class Peer:
 
     def speed(self, batches, seconds):
         """Sequences per second; batches were padded before."""
-        batches = [padded(batch) for batch in batches]
-        self.run(batches[0])
-        count, start, i = 0, time.perf_counter(), 0
-        while time.perf_counter() - start < seconds:
-            batch = batches[i % len(batches)]
-            self.run(batch)
-            count += len(batch["input_ids"])
-            i += 1
-        return count / (time.perf_counter() - start), None
+        return timed(self.run, [padded(batch) for batch in batches], seconds), None
 
     def close(self):
         pass
@@ -165,15 +185,7 @@ def main():
     tokenizer = tokenizers.Tokenizer.from_file(os.path.join(options.base, "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    # A text of exactly so many tokens: each of these words is one.
-    words = "the a of to and in that it was for on are as with his they at be this from have or by one had not".split()
-    text = lambda seed: " ".join(words[(seed * 7 + i * 5) % len(words)] for i in range(TOKENS - 2))
-    assert len(tokenizer.encode(text(0)).ids) == TOKENS
-    loads = {f"{n} x {TOKENS}": [[text(k * n + i) for i in range(n)] for k in range(4)] for n in BATCHES}
-    if options.stream:
-        lines = [line.strip() for line in open(options.stream, encoding="utf-8") if line.strip()][:512]
-        loads["mixed stream"] = [lines[i:i + 32] for i in range(0, len(lines) - 31, 32)]
-    ids = {name: [[tokenizer.encode(t).ids for t in batch] for batch in batches] for name, batches in loads.items()}
+    ids = token_batches(tokenizer, BATCHES, options.stream)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), platform.processor())
     result = {"machine": cpu, "cpus": os.cpu_count(), "date": datetime.date.today().isoformat(), "commit": commit,

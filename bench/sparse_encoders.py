@@ -21,15 +21,10 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 
 import numpy as np
 
-SHAPES = {
-    "minilm": dict(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536),
-    "bert-base": dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072),
-}
-TOKENS = 128
+from encoders import SHAPES, onnxruntime_int8, openvino_int8, text, timed, token_batches
 
 
 def masked(w, sparsity, pattern, rng):
@@ -239,17 +234,6 @@ class Peer:
         pass
 
 
-def timed(run, batches, seconds):
-    run(batches[0])
-    count, start, i = 0, time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
-        batch = batches[i % len(batches)]
-        run(batch)
-        count += len(batch["input_ids"])
-        i += 1
-    return count / (time.perf_counter() - start)
-
-
 def serve_deepsparse(path, threads):
     """Runs as a process of its own: an engine for each shape of batches, as its pipelines with buckets of lengths do."""
     from deepsparse import Engine
@@ -273,35 +257,6 @@ def serve_deepsparse(path, threads):
         for batch in batches:
             engine(*batch["input_ids"].shape)
         print(json.dumps({"sequences_per_second": timed(run, batches, asked["seconds"])}), file=own, flush=True)
-
-
-def onnxruntime_int8(path, threads):
-    import onnxruntime
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantised = path.replace("f32.onnx", "ort-int8.onnx")
-    if not os.path.exists(quantised):
-        quantize_dynamic(path, quantised, weight_type=QuantType.QInt8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = onnxruntime.InferenceSession(quantised, options, providers=["CPUExecutionProvider"])
-    return lambda batch: session.run(None, batch)
-
-
-def openvino_int8(path, threads, calibration):
-    import openvino
-
-    quantised = path.replace("f32.onnx", "nncf.xml")
-    if not os.path.exists(quantised):
-        import nncf
-
-        model = openvino.Core().read_model(path)
-        data = nncf.Dataset(calibration, lambda batch: batch)
-        openvino.save_model(nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=16), quantised)
-    compiled = openvino.Core().compile_model(quantised, "CPU", {
-        "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False})
-    request = compiled.create_infer_request()
-    return lambda batch: request.infer(batch)
 
 
 def main():
@@ -328,13 +283,7 @@ def main():
     tokenizer = tokenizers.Tokenizer.from_file(os.path.join(options.base, "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    words = "the a of to and in that it was for on are as with his they at be this from have or by one had not".split()
-    text = lambda seed: " ".join(words[(seed * 7 + i * 5) % len(words)] for i in range(TOKENS - 2))
-    loads = {f"{n} x {TOKENS}": [[text(k * n + i) for i in range(n)] for k in range(4)] for n in map(int, filter(None, options.batches.split(",")))}
-    if options.stream:
-        lines = [line.strip() for line in open(options.stream, encoding="utf-8") if line.strip()][:512]
-        loads["mixed stream"] = [lines[i:i + 32] for i in range(0, len(lines) - 31, 32)]
-    ids = {name: [[tokenizer.encode(t).ids for t in batch] for batch in batches] for name, batches in loads.items()}
+    ids = token_batches(tokenizer, map(int, filter(None, options.batches.split(","))), options.stream)
     calibration = [padded([tokenizer.encode(text(i)).ids for i in range(8)])]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), "unknown")
