@@ -8,7 +8,7 @@ use leyden_models::HfModel;
 use leyden_tensor::{DType, HfQuantised, TensorInfo, WeightSource};
 
 /// Types of tensors that only quantised folders have.
-const QUANTISED: [&str; 5] = ["I32", "I8", "F8_E4M3", "I64", "F8_E8M0"];
+const QUANTISED: [&str; 6] = ["I32", "I8", "U8", "F8_E4M3", "I64", "F8_E8M0"];
 
 /// Types of weights in quantised ONNX graphs; each byte becomes an F32 value.
 const INTEGERS: [&str; 2] = ["I8", "U8"];

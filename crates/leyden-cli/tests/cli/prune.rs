@@ -87,6 +87,10 @@ fn sparse_folders_are_small_and_answer_alike() {
     assert!(!Path::new(&sparse).join("model.data").exists());
     assert_eq!(answer(&sparse), answer(&dense));
     answer(&int8);
+    for folder in [&sparse, &int8] {
+        let report = leyden(&["inspect", folder, "--json"]).json();
+        assert_eq!((&report["supported"], &report["problems"]), (&true.into(), &serde_json::json!([])));
+    }
     let size = std::fs::metadata(&dense).unwrap().len() as usize;
     assert!(file(&sparse).len() < size * 6 / 10 && file(&int8).len() < file(&sparse).len() * 9 / 10);
     // A tensor that lies is named.
