@@ -14,20 +14,21 @@ const MAX_MEAN_LOSS: f64 = 0.04;
 const MAX_ROW_LOSS: f64 = 1.0;
 
 /// Quantises a row with a scale that is not 0: calls `put` with each value's index and integer. Returns the loss: the
-/// root mean square error, relative to the mean magnitude of all values but the largest (an outlier would raise the
-/// mean).
+/// root mean square error of the values that are not zero, relative to their mean magnitude without the largest (an
+/// outlier would raise the mean). Zeros lose nothing, however many there are.
 pub fn int8_row(x: &[f32], scale: f32, mut put: impl FnMut(usize, i8)) -> f64 {
-    let (mut errors, mut magnitudes, mut largest) = (0.0_f64, 0.0_f64, 0.0_f32);
+    let (mut errors, mut magnitudes, mut largest, mut nonzero) = (0.0_f64, 0.0_f64, 0.0_f32, 0_usize);
     for (i, &x) in x.iter().enumerate() {
         let value = ((x / scale + ROUND) - ROUND).clamp(-128.0, 127.0);
         put(i, value as i8);
         errors += f64::from(x - value * scale).powi(2);
         magnitudes += f64::from(x.abs());
         largest = largest.max(x.abs());
+        nonzero += usize::from(x != 0.0);
     }
     let others = magnitudes - f64::from(largest);
     // Both means are of about as many values. A row with a single nonzero value loses nothing.
-    if others > 0.0 { (errors * x.len() as f64).sqrt() / others } else { 0.0 }
+    if others > 0.0 { (errors * nonzero as f64).sqrt() / others } else { 0.0 }
 }
 
 /// Returns the largest magnitude of a row.
