@@ -7,9 +7,9 @@ use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::workspace::Workspace;
-use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{PackedWeights, Write};
-use leyden_tensor::{WeightSource, quant};
+use leyden_kernels::{Cpu, decode_row};
+use leyden_tensor::WeightSource;
 
 /// Embeddings of a model.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Embedding {
         let table = source.require(TOKENS)?;
         work.stream.resize(batch.tokens.len() * self.width);
         for (&token, out) in batch.tokens.iter().zip(work.stream.chunks_exact_mut(self.width)) {
-            quant::decode_row(table.dtype(), table.row(token as usize), out);
+            decode_row(cpu.tier(), table.dtype(), table.row(token as usize), out);
             if self.scale != 1.0 {
                 out.iter_mut().for_each(|x| *x *= self.scale);
             }
@@ -102,7 +102,7 @@ impl Embedding {
             let positions = batch.spans.iter().flat_map(|s| s.position..s.position + s.tokens);
             let mut row = vec![0.0; self.width];
             for (position, out) in positions.zip(work.stream.chunks_exact_mut(self.width)) {
-                quant::decode_row(table.dtype(), table.row(first + position), &mut row);
+                decode_row(cpu.tier(), table.dtype(), table.row(first + position), &mut row);
                 out.iter_mut().zip(&row).for_each(|(x, y)| *x += y);
             }
         }
