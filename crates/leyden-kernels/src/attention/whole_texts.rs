@@ -99,7 +99,8 @@ fn pack_keys<'k, I: AttentionSimd>(
         let scale = quantise_values(isa, padded(keys(token), room), quants);
         scales[4 * r..4 * r + 4].copy_from_slice(&scale.to_le_bytes());
         for (four, to) in quants.as_chunks::<4>().0.iter().zip(weights.chunks_exact_mut(STEP_BYTES)) {
-            to[4 * r..4 * r + 4].copy_from_slice(&four.map(|q| q as u8 ^ ZERO_POINT as u8));
+            let word = u32::from_le_bytes(four.map(|q| q as u8)) ^ 0x8080_8080;
+            to[4 * r..4 * r + 4].copy_from_slice(&word.to_le_bytes());
         }
     }
 }
@@ -128,11 +129,15 @@ fn pack_values<'v, I: AttentionSimd>(
         for (g, group) in groups.chunks_exact_mut(group_bytes(length)).enumerate() {
             let to = &mut group[SCALES_BYTES + first / 4 * STEP_BYTES..][..STEP_BYTES];
             let from = g * GROUP_ROWS;
-            let rows = [a, b, c, d].map(|x| &x[from..from + GROUP_ROWS]);
-            for (r, to) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                for i in 0..4 {
-                    to[i] = rows[i][r] as u8 ^ ZERO_POINT as u8;
-                }
+            let rows = [a, b, c, d].map(|x| x[from..].first_chunk::<GROUP_ROWS>().expect("a whole group"));
+            // Words, which compile to vectors; single bytes do not.
+            let mut words = [0_u32; GROUP_ROWS];
+            for (r, word) in words.iter_mut().enumerate() {
+                let [a, b, c, d] = [0, 1, 2, 3].map(|i| u32::from(rows[i][r] as u8 ^ ZERO_POINT as u8));
+                *word = a | b << 8 | c << 16 | d << 24;
+            }
+            for (to, word) in to.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+                *to = word.to_le_bytes();
             }
         }
     }

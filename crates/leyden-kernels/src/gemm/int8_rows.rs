@@ -7,6 +7,8 @@ use crate::context::Cpu;
 use crate::cpu::isa::Tier;
 use crate::error::Error;
 use crate::gemm::microkernel::int8_rows::{Block, GROUP_ROWS, Results, SCALES_BYTES, block_fn, group_bytes};
+#[cfg(target_arch = "x86_64")]
+use crate::gemm::microkernel::x86_64::amx_rows;
 use crate::gemm::packed_weights::{Data, Layout, PackedWeights};
 use crate::gemm::product::RowsPart;
 use crate::memory::disjoint::Disjoint;
@@ -30,6 +32,10 @@ fn padded_group_bytes(k: usize) -> Option<usize> {
 pub(super) fn whole_bytes(rows: usize, k: usize) -> Option<(usize, usize)> {
     padded_group_bytes(k).and_then(|each| Some((each, each.checked_mul(rows.div_ceil(GROUP_ROWS))?)))
 }
+
+/// Number of tokens below which tile registers, which multiply 16 tokens or none, are slower than vectors.
+#[cfg(target_arch = "x86_64")]
+const MIN_STEP_TOKENS: usize = 4;
 
 /// Bytes of a block of Q8_0.
 const Q8_0_BYTES: usize = 34;
@@ -175,6 +181,16 @@ pub(super) unsafe fn multiply_part(tier: Tier, part: &RowsPart<'_>, to: Results)
         add: part.add,
     };
     assert_eq!(block.group_bytes, self::group_bytes(block.tokens.depth()), "depth of a product");
+    #[cfg(target_arch = "x86_64")]
+    if tier.level().matrices()
+        && part.tokens.len() >= MIN_STEP_TOKENS
+        && let Some(steps) = part.input.steps(part.tokens.clone())
+    {
+        // SAFETY: rows are in steps where there are tile registers; the groups are whole and of the tokens' depth; the
+        // output is valid and not shared (`# Safety`).
+        unsafe { amx_rows::rows(&block, steps, to) };
+        return;
+    }
     // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; the output is valid and not
     // shared (`# Safety`).
     unsafe { block_fn(tier)(&block, to) };
@@ -226,7 +242,9 @@ mod tests {
 
     #[test]
     fn every_tier_and_team_gives_the_bits_of_exact_sums() {
-        for (rows, k, m) in [(70, 384, 13), (16, 33, 1), (130, 100, 6), (5, 1536, 7), (64, 64, 25)] {
+        for (rows, k, m) in
+            [(70, 384, 13), (16, 33, 1), (130, 100, 6), (5, 1536, 7), (64, 64, 25), (96, 400, 40)]
+        {
             let (mut w, mut x) = (floats(3, rows * k), floats(11, m * k));
             // Rows of the greatest magnitude, whose sums would not fit 16 bits, in both signs.
             for (i, row) in w.chunks_mut(k).enumerate().filter(|(i, _)| i % 5 < 2) {

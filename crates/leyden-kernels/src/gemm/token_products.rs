@@ -14,12 +14,18 @@ use crate::gemm::{int8_rows, sparse_blocks, sparse_rows};
 use crate::memory::disjoint::Disjoint;
 use crate::ops::Activation;
 use crate::quant::packed_a::PackedA;
-use crate::quant::token_rows::TokenRows;
+use crate::quant::token_rows::{STEP_TOKENS, TokenRows};
 use crate::types::{ActFormat, places_of};
 use std::ops::Range;
 
 /// Bytes of quantised tokens per task: they are read once per group of rows, and stay in L2 beside it.
 const TOKENS_BYTES: usize = 192 << 10;
+
+/// Number of tokens in whole tiles of every instruction set: a multiple of [`MAX_TOKENS`] and of [`STEP_TOKENS`].
+const WHOLE_TILES: usize = {
+    assert!(48_usize.is_multiple_of(MAX_TOKENS) && 48_usize.is_multiple_of(STEP_TOKENS));
+    48
+};
 
 /// Number of tokens of a task with sparse blocks: as many as are multiplied together.
 const BLOCKS_TOKENS: usize = 64;
@@ -91,8 +97,7 @@ pub(super) fn multiply_here(
 fn run(cpu: &Cpu, input: &PackedA, products: &mut [Product<'_>], activation: Option<Activation>) {
     assert!(matches!(input.act_format, ActFormat::Q8Token(_)), "activations of INT8 rows");
     let m = input.m;
-    let per_block = TOKENS_BYTES / places_of(input.k) / MAX_TOKENS * MAX_TOKENS;
-    let per_block = per_block.max(2 * MAX_TOKENS);
+    let per_block = (TOKENS_BYTES / places_of(input.k) / WHOLE_TILES).max(1) * WHOLE_TILES;
     let mut tasks = Vec::new();
     let mut macs = 0;
     for (product, p) in products.iter().enumerate() {

@@ -43,6 +43,8 @@ pub(crate) struct TokenRows {
     quants: Aligned<i8>,
     /// Quantised values plus [`ZERO_POINT`], in rows of whole cache lines.
     unsigned: Aligned<u8>,
+    /// Rows in steps for matrix registers; empty on tiers without them.
+    steps: Aligned<i8>,
     scales: Vec<f32>,
     starts: Vec<i32>,
     stride: usize,
@@ -83,6 +85,70 @@ pub(crate) struct UnsignedTokens<'a> {
     pub(crate) stride: usize,
 }
 
+/// Main segments of quantised tokens for matrix registers, `[token][step][STEP]`. A step has as many consecutive places; the
+/// last one ends at the row's last place, so it may begin before the end of the step before it. Places that a step does
+/// not count, outlier channels among them, are zeros.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepTokens<'a> {
+    /// Rows of the tokens, followed by those of others, or zeros, up to a multiple of [`STEP_TOKENS`].
+    pub(crate) quants: &'a [i8],
+    pub(crate) stride: usize,
+}
+
+/// Number of places of a step.
+pub(crate) const STEP: usize = 64;
+
+/// Number of tokens of a matrix register.
+pub(crate) const STEP_TOKENS: usize = 16;
+
+/// Returns the number of steps of the main segment of a row of `depth` places.
+pub(crate) fn main_steps(depth: usize) -> usize {
+    (depth - OUTLIERS).div_ceil(STEP)
+}
+
+/// Returns the first place of a step of the main segment of a row of `depth` places.
+#[inline(always)]
+pub(crate) fn step_place(i: usize, depth: usize) -> usize {
+    (i * STEP).min(depth - STEP)
+}
+
+/// Returns the bytes of a row of `depth` places in steps; 0 if it is shorter than a step.
+fn steps_stride(depth: usize) -> usize {
+    if depth < STEP { 0 } else { main_steps(depth) * STEP }
+}
+
+/// Places of a step, and which of them it counts.
+struct StepPlaces {
+    first: usize,
+    /// All bits of a place that is counted, or none.
+    counted: [i8; STEP],
+}
+
+/// Returns the steps of a row of `depth` places; none if it is shorter than one.
+fn steps_of(depth: usize) -> Vec<StepPlaces> {
+    if depth < STEP {
+        return Vec::new();
+    }
+    let main = depth - OUTLIERS;
+    let of_step = |i: usize| {
+        let (first, places) = (step_place(i, depth), i * STEP..main);
+        let counted = std::array::from_fn(|j| if places.contains(&(first + j)) { -1 } else { 0 });
+        StepPlaces { first, counted }
+    };
+    (0..main_steps(depth)).map(of_step).collect()
+}
+
+/// Writes a row in steps.
+#[inline(always)]
+fn write_steps(quants: &[i8], places: &[StepPlaces], steps: &mut [i8]) {
+    for (places, step) in places.iter().zip(steps.as_chunks_mut::<STEP>().0) {
+        let own: &[i8; STEP] = quants[places.first..].first_chunk().expect("a whole step");
+        for i in 0..STEP {
+            step[i] = own[i] & places.counted[i];
+        }
+    }
+}
+
 /// Returns the bytes of a row of `k` unsigned values.
 pub(crate) fn unsigned_stride(k: usize) -> usize {
     places_of(k).next_multiple_of(LINE)
@@ -95,14 +161,18 @@ const LINE: usize = 64;
 struct Quantised<'a> {
     quants: &'a mut [i8],
     unsigned: &'a mut [u8],
+    /// Rows in steps; empty if there are none.
+    steps: &'a mut [i8],
     scales: &'a mut [f32],
     starts: &'a mut [i32],
 }
 
 impl TokenRows {
     /// Makes room for `m` rows of `k` values.
-    fn begin(&mut self, m: usize, k: usize) {
+    fn begin(&mut self, tier: Tier, m: usize, k: usize) {
         self.stride = places_of(k);
+        let in_steps = if tier.level().matrices() { steps_stride(self.stride) } else { 0 };
+        self.steps.resize(m.next_multiple_of(STEP_TOKENS) * in_steps);
         self.unsigned.resize(m * unsigned_stride(k));
         self.segments = [(self.stride - OUTLIERS) / 4, OUTLIERS / 4];
         self.quants.resize(m * self.stride);
@@ -112,10 +182,11 @@ impl TokenRows {
 
     /// Quantises rows of `k` values on the calling thread.
     pub(crate) fn fill_here(&mut self, tier: Tier, x: &[f32], k: usize, outliers: OutlierChannels) {
-        self.begin(x.len() / k, k);
+        self.begin(tier, x.len() / k, k);
         let mut to = Quantised {
             quants: &mut self.quants,
             unsigned: &mut self.unsigned,
+            steps: &mut self.steps,
             scales: &mut self.scales,
             starts: &mut self.starts,
         };
@@ -135,9 +206,11 @@ impl TokenRows {
     /// Quantises rows of `k` values in parallel.
     pub(crate) fn fill(&mut self, tier: Tier, pool: &Pool, x: &[f32], k: usize, outliers: OutlierChannels) {
         let m = x.len() / k;
-        self.begin(m, k);
+        self.begin(tier, m, k);
         let stride = self.stride;
+        let in_steps = if self.steps.is_empty() { 0 } else { steps_stride(stride) };
         let (quants, unsigned) = (Disjoint::new(&mut self.quants), Disjoint::new(&mut self.unsigned));
+        let steps = Disjoint::new(&mut self.steps);
         let line = unsigned_stride(k);
         let (scales, starts) = (Disjoint::new(&mut self.scales), Disjoint::new(&mut self.starts));
         let (per_task, places) = ((TASK / k).max(1), Places::new(k, &outliers));
@@ -149,6 +222,7 @@ impl TokenRows {
                 Quantised {
                     quants: quants.range(first * stride, n * stride),
                     unsigned: unsigned.range(first * line, n * line),
+                    steps: steps.range(first * in_steps, n * in_steps),
                     scales: scales.range(first * 2, n * 2),
                     starts: starts.range(first * 2, n * 2),
                 }
@@ -166,6 +240,15 @@ impl TokenRows {
     pub(crate) fn unsigned(&self, range: std::ops::Range<usize>) -> UnsignedTokens<'_> {
         let stride = self.stride.next_multiple_of(LINE);
         UnsignedTokens { quants: &self.unsigned[range.start * stride..range.end * stride], stride }
+    }
+
+    /// Returns a range of tokens in steps, whose first is a multiple of [`STEP_TOKENS`]; `None` on tiers without matrix
+    /// registers, or if a row is shorter than a step.
+    pub(crate) fn steps(&self, range: std::ops::Range<usize>) -> Option<StepTokens<'_>> {
+        let stride = steps_stride(self.stride);
+        let end = range.end.next_multiple_of(STEP_TOKENS) * stride;
+        let whole = !self.steps.is_empty() && range.start.is_multiple_of(STEP_TOKENS);
+        whole.then(|| StepTokens { quants: &self.steps[range.start * stride..end], stride })
     }
 
     /// Returns a range of tokens.
@@ -195,6 +278,8 @@ struct Places {
     last: Vec<usize>,
     /// Channels that take the place of an outlier: that place, and the channel.
     moved: Vec<(usize, usize)>,
+    /// Steps of a row.
+    steps: Vec<StepPlaces>,
 }
 
 impl Places {
@@ -207,7 +292,7 @@ impl Places {
         }
         let mut main = vec![0x7fff_ffff; k];
         last.iter().for_each(|c| main[*c] = 0);
-        Places { main, last, moved }
+        Places { main, last, moved, steps: steps_of(places_of(k)) }
     }
 }
 
@@ -224,7 +309,9 @@ fn quantise_all<I: Simd>(isa: I, x: &[f32], k: usize, places: &Places, to: &mut 
     let (end, stride) = (k.saturating_sub(OUTLIERS), places_of(k));
     let of_token = to.scales.as_chunks_mut::<2>().0.iter_mut().zip(to.starts.as_chunks_mut::<2>().0);
     let rows = to.quants.chunks_exact_mut(stride).zip(to.unsigned.chunks_exact_mut(unsigned_stride(k)));
-    for ((x, (quants, unsigned)), (scales, starts)) in x.chunks_exact(k).zip(rows).zip(of_token) {
+    for (i, ((x, (quants, unsigned)), (scales, starts))) in
+        x.chunks_exact(k).zip(rows).zip(of_token).enumerate()
+    {
         let (main, last) = quants.split_at_mut(stride - OUTLIERS);
         let inverse;
         (scales[0], inverse) = scale_of(greatest_of_main(isa, x, &places.main), GREATEST);
@@ -247,6 +334,10 @@ fn quantise_all<I: Simd>(isa: I, x: &[f32], k: usize, places: &Places, to: &mut 
         (scales[1], starts[1]) = quantise_segment(isa, &outliers, last);
         for (to, quant) in unsigned.iter_mut().zip(quants.iter()) {
             *to = *quant as u8 ^ ZERO_POINT as u8;
+        }
+        if !to.steps.is_empty() {
+            let row = steps_stride(stride);
+            write_steps(quants, &places.steps, &mut to.steps[i * row..][..row]);
         }
     }
 }

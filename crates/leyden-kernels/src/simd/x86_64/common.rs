@@ -280,19 +280,24 @@ pub(super) unsafe fn sum_codes(quants: &[i8; 16]) -> i32 {
 /// The processor has AVX2.
 #[inline(always)]
 pub(super) unsafe fn sum_all_codes(quants: &[i8]) -> i32 {
-    let (whole, rest) = quants.as_chunks::<32>();
-    // SAFETY: the processor has AVX2 (`# Safety`); a chunk is one vector.
+    let mut sums = [0; 2];
+    // Vectors of 16: values just quantised were stored 16 at a time, and a wider load would wait until they are in L1.
+    let (pairs, rest) = quants.as_chunks::<32>();
+    // SAFETY: the processor has AVX2 (`# Safety`); half a chunk is one vector.
     unsafe {
-        let mut sums = _mm256_setzero_si256();
-        for quants in whole {
-            // As in `sum_codes`.
-            let unsigned =
-                _mm256_xor_si256(_mm256_loadu_si256(quants.as_ptr().cast()), _mm256_set1_epi8(i8::MIN));
-            sums = _mm256_add_epi64(sums, _mm256_sad_epu8(unsigned, _mm256_setzero_si256()));
+        let mut totals = [_mm_setzero_si128(); 2];
+        for pair in pairs {
+            for i in 0..2 {
+                // As in `sum_codes`.
+                let half = _mm_loadu_si128(pair.as_ptr().add(16 * i).cast());
+                let unsigned = _mm_xor_si128(half, _mm_set1_epi8(i8::MIN));
+                totals[i] = _mm_add_epi64(totals[i], _mm_sad_epu8(unsigned, _mm_setzero_si128()));
+            }
         }
-        let halves = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
-        let sum = _mm_cvtsi128_si32(halves).wrapping_add(_mm_extract_epi32::<2>(halves));
-        let sum = sum.wrapping_sub(128 * 32 * whole.len() as i32);
+        for i in 0..2 {
+            sums[i] = _mm_cvtsi128_si32(totals[i]).wrapping_add(_mm_extract_epi32::<2>(totals[i]));
+        }
+        let sum = sums[0].wrapping_add(sums[1]).wrapping_sub(128 * 32 * pairs.len() as i32);
         rest.first_chunk().map_or(sum, |rest| sum.wrapping_add(sum_codes(rest)))
     }
 }

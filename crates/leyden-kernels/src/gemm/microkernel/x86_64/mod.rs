@@ -2,6 +2,7 @@
 
 pub(crate) mod amx;
 pub(crate) mod amx_block32;
+pub(crate) mod amx_rows;
 pub(crate) mod amx_superblock;
 pub(crate) mod avx2_asm;
 pub(crate) mod avx2_bf16;
