@@ -81,31 +81,31 @@ impl Embedding {
         work: &mut Workspace,
     ) -> Result<(), Error> {
         let table = source.require(TOKENS)?;
+        let positions = match self.first_position {
+            Some(first) => Some((first, source.require(POSITIONS)?)),
+            None => None,
+        };
+        // Position and token type of each token.
+        let places = batch.spans.iter().flat_map(|s| {
+            let second = s.second.unwrap_or(usize::MAX);
+            (s.position..s.position + s.tokens).map(move |at| (at, usize::from(at >= second)))
+        });
+        let places: Vec<(usize, usize)> = places.collect();
         work.stream.resize(batch.tokens.len() * self.width);
-        for (&token, out) in batch.tokens.iter().zip(work.stream.chunks_exact_mut(self.width)) {
-            decode_row(cpu.tier(), table.dtype(), table.row(token as usize), out);
+        cpu.for_rows(&mut work.stream, self.width, |i, out| {
+            decode_row(cpu.tier(), table.dtype(), table.row(batch.tokens[i] as usize), out);
             if self.scale != 1.0 {
                 out.iter_mut().for_each(|x| *x *= self.scale);
             }
-        }
-        if let Some(types) = &self.token_types {
-            let kinds = batch.spans.iter().flat_map(|s| {
-                let second = s.second.unwrap_or(usize::MAX);
-                (s.position..s.position + s.tokens).map(move |at| usize::from(at >= second))
-            });
-            for (kind, out) in kinds.zip(work.stream.chunks_exact_mut(self.width)) {
-                out.iter_mut().zip(&types[kind]).for_each(|(x, y)| *x += y);
+            if let Some(types) = &self.token_types {
+                out.iter_mut().zip(&types[places[i].1]).for_each(|(x, y)| *x += y);
             }
-        }
-        if let Some(first) = self.first_position {
-            let table = source.require(POSITIONS)?;
-            let positions = batch.spans.iter().flat_map(|s| s.position..s.position + s.tokens);
-            let mut row = vec![0.0; self.width];
-            for (position, out) in positions.zip(work.stream.chunks_exact_mut(self.width)) {
-                decode_row(cpu.tier(), table.dtype(), table.row(first + position), &mut row);
+            if let Some((first, table)) = &positions {
+                let mut row = vec![0.0; self.width];
+                decode_row(cpu.tier(), table.dtype(), table.row(first + places[i].0), &mut row);
                 out.iter_mut().zip(&row).for_each(|(x, y)| *x += y);
             }
-        }
+        });
         if let Some(norm) = &self.norm {
             norm.in_place(cpu, &mut work.stream);
         }

@@ -397,13 +397,19 @@ impl Layer {
     }
 }
 
+/// Number of values that a task copies.
+const COPIED: usize = 16 << 10;
+
 /// Sets `work.normed` to the stream, normalised if the sublayer has a norm before it.
 fn input(norm: Option<&Norm>, cpu: &Cpu, work: &mut Workspace) {
     match norm {
         Some(norm) => norm.rows(cpu, &work.stream, &mut work.normed),
         None => {
             work.normed.resize(work.stream.len());
-            work.normed.copy_from_slice(&work.stream);
+            let stream = &work.stream;
+            cpu.for_blocks(&mut work.normed, 1, COPIED, |first, to| {
+                to.copy_from_slice(&stream[first..first + to.len()]);
+            });
         }
     }
 }
