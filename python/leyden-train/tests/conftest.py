@@ -27,7 +27,9 @@ def place(tmp_path_factory):
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder / "model")
+    names = ["input_ids", "token_type_ids", "attention_mask"]
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=names, **special)
+    made.save_pretrained(folder / "model")
     config = transformers.BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=64,

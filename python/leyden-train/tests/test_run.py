@@ -185,3 +185,26 @@ def test_folders_are_replaced_whole(tmp_path):
     assert open(os.path.join(path, "file"), encoding="utf-8").read() == "two"
     assert os.listdir(tmp_path) == ["folder"]
     assert export.DTYPES["float32"] == torch.float32
+
+
+def test_pairs_and_blocks(tree, place):
+    rows = [json.loads(line) for line in open(place / "train.jsonl", encoding="utf-8")]
+    path = os.path.join(os.path.dirname(tree["output"]), "pairs.csv")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("a,b,label\n" + "".join(f"{r['text']},{r['label']} w1,{r['label']}\n" for r in rows))
+    stage = {**tree["stages"][1], "epochs": 1, "pattern": "4x1", "matrices": ["intermediate"]}
+    del stage["teacher"]
+    data = {"train": path, "eval": path, "text": "a", "text_pair": "b", "max_tokens": 12}
+    tree = {**tree, "data": data, "stages": [stage]}
+    this = train.Run(recipe.check(tree), Progress(False))
+    this.run()
+    inputs = this.train.inputs([0, 5], this.device)
+    assert inputs["input_ids"].shape == inputs["token_type_ids"].shape and inputs["token_type_ids"].max() == 1
+    found = load_file(os.path.join(tree["output"], "sparse", "model.safetensors"))
+    for name, w in layers(found).items():
+        zeros = w == 0
+        if "intermediate" in name:
+            blocks = zeros.reshape(-1, 4, w.shape[1]).sum(1)
+            assert set(blocks.flatten().tolist()) == {0, 4} and abs(float(zeros.float().mean()) - 0.75) < 1e-3
+        else:
+            assert not zeros.any()
