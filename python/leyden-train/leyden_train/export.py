@@ -5,7 +5,7 @@ import os
 import shutil
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from . import checkpoint, quant
 from .models import TOKENIZER_FILES
@@ -39,7 +39,8 @@ def export(path, model, stage, weights, tokenizer_from):
     if packed:
         config["quantization_config"] = _quantization_config(model, weights, bits, group)
     with checkpoint.new_folder(path) as folder:
-        save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+        with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+            file.write(save(tensors, metadata={"format": "pt"}))
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
             json.dump(config, file, indent=1, ensure_ascii=False)
         for name in TOKENIZER_FILES:
