@@ -1,14 +1,12 @@
 //! [`Time`]: seconds since 1970 in UTC, written as in RFC 3339.
 
+use leyden_dates::{DAY, Date};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display};
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds of a day.
-const DAY: u64 = 86_400;
 /// Last year that can be written in four digits.
-const MAX_YEAR: u64 = 9999;
+const MAX_YEAR: i64 = 9999;
 
 /// A time in seconds since 1970, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +22,7 @@ impl Time {
     /// Returns the present time.
     #[must_use]
     pub fn now() -> Time {
-        Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+        Time(leyden_dates::unix_time())
     }
 
     /// Returns the time so many seconds later.
@@ -34,41 +32,12 @@ impl Time {
     }
 }
 
-fn is_leap(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-fn days_of_month(year: u64, month: u64) -> u64 {
-    match month {
-        2 => 28 + u64::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Returns the number of days from 1970 to the begin of a year.
-fn days_before(year: u64) -> u64 {
-    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
-    365 * (year - 1970) + leaps(year - 1) - leaps(1969)
-}
-
 impl Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut day, time) = (self.0 / DAY, self.0 % DAY);
         // Later times are written as the last day.
-        day = day.min(days_before(MAX_YEAR + 1) - 1);
-        let mut year = 1970 + day / 366;
-        while days_before(year + 1) <= day {
-            year += 1;
-        }
-        day -= days_before(year);
-        let mut month = 1;
-        while month < 12 && day >= days_of_month(year, month) {
-            day -= days_of_month(year, month);
-            month += 1;
-        }
-        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-        write!(f, "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", day + 1)
+        let last = Date { year: MAX_YEAR, month: 12, day: 31 }.days();
+        let day = i64::try_from(self.0 / DAY).unwrap_or(last).min(last);
+        write!(f, "{}T{}Z", Date::of_days(day), leyden_dates::time_of_day(self.0))
     }
 }
 
@@ -86,10 +55,9 @@ impl FromStr for Time {
         let mut parts = date.splitn(3, '-');
         let mut next = |digits| number(parts.next().unwrap_or_default(), digits);
         let (year, month, day) = (next(4)?, next(2)?, next(2)?);
-        if year < 1970 || !(1..=12).contains(&month) || !(1..=days_of_month(year, month)).contains(&day) {
-            return Err(wrong());
-        }
-        let days = days_before(year) + (1..month).map(|m| days_of_month(year, m)).sum::<u64>() + day - 1;
+        let small = |n: u64| u32::try_from(n).unwrap_or(0);
+        let date = i64::try_from(year).ok().and_then(|year| Date::new(year, small(month), small(day)));
+        let days = date.and_then(|date| u64::try_from(date.days()).ok()).ok_or_else(wrong)?;
         let mut seconds = 0;
         if let Some(time) = time {
             let time = time.strip_suffix('Z').ok_or_else(wrong)?;

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use leyden::Message;
 use leyden_files::OutputOptions;
@@ -12,7 +11,8 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::knobs;
-use super::text::{Table, date_time, printable};
+use super::text::{Table, printable};
+use leyden_dates::{date_time, unix_time};
 
 const SCHEMA: &str = "leyden.chat/1";
 /// Maximum number of saved conversations; the oldest is removed.
@@ -146,7 +146,7 @@ impl Chats {
 
     /// Returns a name for a conversation that begins now.
     pub(super) fn new_name(&self) -> String {
-        let base: String = date_time(now()).chars().filter(char::is_ascii_alphanumeric).collect();
+        let base: String = date_time(unix_time()).chars().filter(char::is_ascii_alphanumeric).collect();
         let base = base.replace('T', "-").trim_end_matches('Z').to_owned();
         let mut names = (2..).map(|n| format!("{base}-{n}"));
         let mut name = base.clone();
@@ -161,7 +161,7 @@ impl Chats {
         let chat = Chat {
             schema: SCHEMA.to_owned(),
             name: name.to_owned(),
-            time: now(),
+            time: unix_time(),
             model: model.map(str::to_owned),
             messages,
         };
@@ -200,10 +200,6 @@ fn read(path: &Path) -> io::Result<Chat> {
         return Err(io::Error::from(io::ErrorKind::InvalidData));
     }
     Ok(chat)
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::stored;
-use super::text::{Table, bytes, date};
+use super::text::{Table, bytes};
+use leyden_dates::date;
 
 /// Prints each model under its shortest name, with its size and, for a pulled model, its commit. The store is the
 /// folder LEYDEN_MODELS, by default leyden/models in the user's data folder.

@@ -62,26 +62,6 @@ pub(super) fn printable(text: &str, most: usize) -> String {
     shown
 }
 
-/// Formats the day of a time in seconds since 1970, in UTC.
-pub(super) fn date(seconds: u64) -> String {
-    // Eras have 400 years that begin in March, so a leap day is the last day of its year.
-    const ERA_DAYS: u64 = 146_097;
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + later)
-}
-
-/// Returns date and time in the form of ISO 8601.
-pub(super) fn date_time(seconds: u64) -> String {
-    let time = seconds % 86_400;
-    format!("{}T{:02}:{:02}:{:02}Z", date(seconds), time / 3600, time / 60 % 60, time % 60)
-}
-
 /// Rows of a label and a text; all texts, also of several lines, begin in the same column.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -247,21 +227,6 @@ mod tests {
         assert_eq!(printable("a\x1b[31mb\n", 80), "a\\u{1b}[31mb\\n");
         assert_eq!(printable("a\u{202e}b", 80), "a\\u{202e}b");
         assert_eq!(printable("Grüße", 3), "Grü…");
-    }
-
-    #[test]
-    fn dates() {
-        for (seconds, wanted) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (951_868_800, "2000-03-01"),
-            (1_735_689_599, "2024-12-31"),
-            (1_791_504_000, "2026-10-09"),
-            (4_107_542_400, "2100-03-01"),
-        ] {
-            assert_eq!(date(seconds), wanted);
-        }
-        assert_eq!(date_time(1_735_689_599), "2024-12-31T23:59:59Z");
     }
 
     #[test]

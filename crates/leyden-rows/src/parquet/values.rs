@@ -76,21 +76,9 @@ fn decimal(n: i128, scale: u32) -> String {
     if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// The day that is so many days after 1970-01-01, by Hinnant's algorithm for the proleptic Gregorian calendar.
+/// Returns the day so many days after 1970-01-01; `None` far beyond any date.
 fn date(days: i64) -> Option<String> {
-    if days.abs() > MAX_DAYS {
-        return None;
-    }
-    let from_march = days + 719_468;
-    let era = from_march.div_euclid(146_097);
-    let day_of_era = from_march.rem_euclid(146_097);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    Some(format!("{year:04}-{month:02}-{day:02}"))
+    (days.abs() <= MAX_DAYS).then(|| leyden_dates::Date::of_days(days).to_string())
 }
 
 /// A time of day, with the part of the second where there is one.

@@ -1,5 +1,6 @@
 //! Dates for `strftime_now`, in UTC.
 
+use leyden_dates::Date;
 use std::time::SystemTime;
 
 const MONTHS: [&str; 12] = [
@@ -18,48 +19,6 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Day of the Gregorian calendar.
-struct Date {
-    year: i64,
-    /// From 0.
-    month: usize,
-    /// From 1.
-    day: i64,
-    /// From 1.
-    day_of_year: i64,
-    /// From 0, for Monday.
-    weekday: usize,
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-/// Returns the date `days` days after 1970-01-01.
-fn date(days: i64) -> Date {
-    // The calendar repeats every 400 years, which have 146,097 days.
-    let (cycles, mut left) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let mut year = 1970 + 400 * cycles;
-    loop {
-        let length = if is_leap(year) { 366 } else { 365 };
-        if left < length {
-            break;
-        }
-        left -= length;
-        year += 1;
-    }
-    let day_of_year = left + 1;
-    let february = if is_leap(year) { 29 } else { 28 };
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while left >= lengths[month] {
-        left -= lengths[month];
-        month += 1;
-    }
-    // 1970-01-01 was a Thursday.
-    Date { year, month, day: left + 1, day_of_year, weekday: (days + 3).rem_euclid(7) as usize }
-}
-
 /// Formats `now` in the manner of `strftime`. The error is the unknown directive.
 pub(super) fn strftime(now: SystemTime, format: &str) -> Result<String, String> {
     let seconds = match now.duration_since(SystemTime::UNIX_EPOCH) {
@@ -68,7 +27,8 @@ pub(super) fn strftime(now: SystemTime, format: &str) -> Result<String, String> 
     };
     // Limits the year to 1 to 9999, far beyond any clock.
     let seconds = seconds.clamp(-62_135_596_800, 253_402_300_799);
-    let date = date(seconds.div_euclid(86_400));
+    let date = Date::of_days(seconds.div_euclid(86_400));
+    let (month, day, weekday) = (date.month as usize - 1, i64::from(date.day), date.weekday());
     let second = seconds.rem_euclid(86_400);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     let hour12 = (hour + 11) % 12 + 1;
@@ -92,22 +52,22 @@ pub(super) fn strftime(now: SystemTime, format: &str) -> Result<String, String> 
         match directive {
             Some('Y') => out += &padded(date.year, 4),
             Some('y') => out += &padded(date.year.rem_euclid(100), 2),
-            Some('m') => out += &padded(date.month as i64 + 1, 2),
-            Some('d') => out += &padded(date.day, 2),
-            Some('e') => out += &format!("{:2}", date.day),
-            Some('j') => out += &padded(date.day_of_year, 3),
-            Some('B') => out += MONTHS[date.month],
-            Some('b' | 'h') => out += &MONTHS[date.month][..3],
-            Some('A') => out += DAYS[date.weekday],
-            Some('a') => out += &DAYS[date.weekday][..3],
-            Some('u') => out += &(date.weekday + 1).to_string(),
-            Some('w') => out += &((date.weekday + 1) % 7).to_string(),
+            Some('m') => out += &padded(i64::from(date.month), 2),
+            Some('d') => out += &padded(day, 2),
+            Some('e') => out += &format!("{day:2}"),
+            Some('j') => out += &padded(i64::from(date.day_of_year()), 3),
+            Some('B') => out += MONTHS[month],
+            Some('b' | 'h') => out += &MONTHS[month][..3],
+            Some('A') => out += DAYS[weekday],
+            Some('a') => out += &DAYS[weekday][..3],
+            Some('u') => out += &(weekday + 1).to_string(),
+            Some('w') => out += &((weekday + 1) % 7).to_string(),
             Some('H') => out += &padded(hour, 2),
             Some('I') => out += &padded(hour12, 2),
             Some('M') => out += &padded(minute, 2),
             Some('S') => out += &padded(second % 60, 2),
             Some('p') => out += if hour < 12 { "AM" } else { "PM" },
-            Some('F') => out += &format!("{:04}-{:02}-{:02}", date.year, date.month + 1, date.day),
+            Some('F') => out += &date.to_string(),
             Some('T') => out += &format!("{hour:02}:{minute:02}:{:02}", second % 60),
             Some('Z') => out += "UTC",
             Some('z') => out += "+0000",

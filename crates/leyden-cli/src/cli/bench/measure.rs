@@ -30,7 +30,14 @@ pub(super) struct Measured {
 impl Measured {
     pub(super) fn new(test: Test) -> Measured {
         let (nanoseconds, joules, versus, ceilings) = Default::default();
-        Measured { test, time: super::clock::now(), nanoseconds, joules, versus, ceilings }
+        Measured {
+            test,
+            time: leyden_dates::date_time(leyden_dates::unix_time()),
+            nanoseconds,
+            joules,
+            versus,
+            ceilings,
+        }
     }
 
     pub(super) fn add(&mut self, sample: &Sample) {
