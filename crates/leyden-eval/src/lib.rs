@@ -4,7 +4,6 @@
 //!   is its file format for a model's log probabilities.
 //! - [`Suite`]: the questions of a [`Task`] with a known name, scored as in lm-evaluation-harness, or of the user's
 //!   own file; [`State`] keeps the outcomes so far.
-//! - [`Page`]: the results as one HTML page.
 //! - [`stats`]: intervals, and tests of paired outcomes.
 #![forbid(unsafe_code)]
 
@@ -14,7 +13,6 @@ mod error;
 mod item;
 mod logits_file;
 mod own;
-mod page;
 mod state;
 pub mod stats;
 mod suite;
@@ -27,7 +25,6 @@ pub use divergence::{Divergence, Estimate, WindowMeans, divergence};
 pub use error::Error;
 pub use item::{Ask, Check, Item, Outcome, Prompt};
 pub use logits_file::{Header, LogitsFile, LogitsWriter};
-pub use page::{Bar, Curve, Page};
 pub use state::{State, fingerprint};
 pub use suite::{BadRow, Paired, Score, Source, Suite};
 pub use task::Task;

@@ -33,6 +33,8 @@ pub struct Figures {
     pub output_token_s: Interval,
     /// Parts of a step in which all users generate a token.
     pub decode_step: StepTime,
+    /// Parts of the steps that read one prompt.
+    pub prefill_step: StepTime,
 }
 
 /// Predicts the rates of a language model.
@@ -76,6 +78,7 @@ pub(crate) fn with_bands(model: &ModelFacts, machine: &Machine, load: &Workload,
         input_token_s: prefill_tps.inverse(1.0),
         output_token_s: step_s.times(1.0 / users),
         decode_step: step,
+        prefill_step: prefill,
     }
 }
 
@@ -93,6 +96,8 @@ fn prefill_seconds(model: &ModelFacts, machine: &Machine, load: &Workload) -> St
         sum.attention += time.attention;
         sum.overhead += time.overhead;
         sum.total += time.total;
+        sum.macs += time.macs;
+        sum.bytes += time.bytes;
         depth += tokens;
     }
     sum

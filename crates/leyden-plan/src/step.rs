@@ -27,7 +27,7 @@ pub struct StepLoad {
     pub kv_type: KvType,
 }
 
-/// Time of a step and its parts, in seconds.
+/// Time of a step and its parts, in seconds, and its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StepTime {
     /// Multiplications with weights.
@@ -40,6 +40,10 @@ pub struct StepTime {
     pub overhead: f64,
     /// Whole step.
     pub total: f64,
+    /// Multiply-adds with weights.
+    pub macs: f64,
+    /// Bytes of weights that are read.
+    pub bytes: f64,
 }
 
 /// Predicts the time of a step.
@@ -54,7 +58,7 @@ pub fn step_time(model: &ModelFacts, machine: &Machine, load: &StepLoad) -> Step
     let rows = model.mix == Some("INT8") && model.config.needs_whole_texts();
     let used = model.config.experts().map_or((1, 1), |e| (e.used, e.count.max(1)));
 
-    let (mut products, mut bytes) = (0.0, 0.0);
+    let (mut products, mut work, mut bytes) = (0.0, 0.0, 0.0);
     for matrix in &model.matrices {
         let last = matrix.layer.is_some_and(|i| i + 1 == model.config.layers.len());
         let outputs = load.sequences * load.outputs;
@@ -82,6 +86,7 @@ pub fn step_time(model: &ModelFacts, machine: &Machine, load: &StepLoad) -> Step
         }
         let (peak, share) = constants.products(matrix.dtype, rows);
         products += macs / (machine.peak(peak) * share) * slower;
+        work += macs;
         bytes += read;
     }
     let cached = bytes * 2.0 <= machine.cache_bytes as f64;
@@ -94,7 +99,7 @@ pub fn step_time(model: &ModelFacts, machine: &Machine, load: &StepLoad) -> Step
     let waiting = LAYER_SECONDS[0] + LAYER_SECONDS[1] * (cores - 1) as f64;
     let overhead = elements * ELEMENT_SECONDS / cores as f64 + layers * waiting;
     let total = products.max(reads) + exposed * products.min(reads) + attention + overhead;
-    StepTime { products, reads, attention, overhead, total }
+    StepTime { products, reads, attention, overhead, total, macs: work, bytes }
 }
 
 /// Returns the number of tokens that the new tokens of one sequence attend to, all together.

@@ -6,7 +6,6 @@
 //! - [`Evidence`]: the document of a verdict, bound to the SHA-256 of its [`FileSet`]s, the program and the machine;
 //!   [`Signed`] is the document with its signature by a [`Key`].
 //! - [`Problem`]: a reason why evidence does not hold for files, a key, a program or a machine.
-//! - [`html`]: the document as one page.
 //!
 //! ```
 //! use leyden_verify::{Floors, Measured, Pairs, Verdict, judge};
@@ -28,7 +27,6 @@ mod files;
 mod floor;
 mod judge;
 mod key;
-mod page;
 mod random;
 mod signed;
 mod verdict;
@@ -41,6 +39,5 @@ pub use files::{FileHash, FileSet, sha256_of_file};
 pub use floor::{Floor, Floors, Metric};
 pub use judge::{Judgement, Measured, Pairs, WindowFigures, judge};
 pub use key::{DEFAULT_DAYS, Key};
-pub use page::html;
 pub use signed::{Signature, Signed, evidence_path};
 pub use verdict::Verdict;

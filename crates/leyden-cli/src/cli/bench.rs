@@ -1,14 +1,13 @@
 //! `leyden bench`: speed of a model, in llama-bench's formats, and in turns with a llama-bench.
 
 mod args;
-mod clock;
 mod measure;
 mod model;
 mod report;
 mod test_case;
 mod versus;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leyden_kernels::Meter;
@@ -16,6 +15,7 @@ use leyden_kernels::placement::{PlacementRequest, placement};
 use leyden_kernels::topology::Topology;
 
 use super::failure::Failure;
+use super::{inputs, pages};
 use args::{Format, Pair};
 use test_case::Test;
 
@@ -32,6 +32,9 @@ const MAX_THREADS: usize = 1024;
 
 /// Runs the tests and prints their results.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut err = io::stderr();
+    let out = inputs::report_beside(args.report.as_deref(), out, &mut err);
+    args.report.as_deref().map_or(Ok(()), inputs::can_be_written)?;
     let topology = Topology::detect();
     let tests = tests(args, &topology)?;
     let versus = args.versus.as_deref().map(|line| versus::Versus::new(line, args)).transpose()?;
@@ -39,7 +42,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(unplaced) = model.unplaced() {
         eprintln!("{unplaced}");
     }
-    let shares = !args.no_ceilings && (args.json || args.output == Format::Md);
+    let shown = args.json || args.report.is_some() || args.output == Format::Md;
+    let shares = !args.no_ceilings && shown;
     let meter = if shares { Some(model.meter(&tests)?) } else { None };
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}") {
@@ -69,6 +73,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     report.end(out, &results)?;
+    if let Some(path) = &args.report {
+        pages::write(path, &report.document(&results)?, |_| {})?;
+    }
     Ok(())
 }
 

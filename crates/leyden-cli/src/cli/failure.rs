@@ -199,6 +199,15 @@ impl From<leyden_server::Error> for Failure {
     }
 }
 
+impl From<leyden_report::Error> for Failure {
+    fn from(error: leyden_report::Error) -> Self {
+        match error {
+            leyden_report::Error::Runs(_) => Self::usage(error),
+            _ => Self::new(error),
+        }
+    }
+}
+
 impl From<leyden_load::Error> for Failure {
     fn from(error: leyden_load::Error) -> Self {
         match error.kind() {

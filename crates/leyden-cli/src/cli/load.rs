@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use leyden_load::{Control, Page, Summary, Verdict};
+use leyden_load::{Control, Summary, Verdict};
 
 pub(crate) use args::Args;
 pub(super) use settings::key_file;
@@ -25,11 +25,11 @@ use progress::Bar;
 /// Runs the load and prints the report.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut err = io::stderr();
-    let out = inputs::report_beside(args.html.as_deref(), out, &mut err);
+    let out = inputs::report_beside(args.report.as_deref(), out, &mut err);
     let goal = goal(args)?;
     let workload = settings::workload(args, goal)?;
     workload.check()?;
-    args.html.as_deref().map_or(Ok(()), inputs::can_be_written)?;
+    args.report.as_deref().map_or(Ok(()), inputs::can_be_written)?;
     let control = Arc::new(Control::default());
     on_interrupt(Arc::clone(&control))?;
     connections::raise_open_files();
@@ -44,15 +44,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     bar.finish();
     let summary = Summary::new(&run, args.slo.as_ref());
     let report = report::Report { args, target: &target, workload: &workload, search: false };
-    if let Some(path) = &args.html {
-        let facts = report.facts();
-        let slo = args.slo.as_ref();
-        let page =
-            Page { title: "leyden load", facts: &facts, run: &run, summary: &summary, slo, steps: &[] };
-        leyden_load::write_page(path, &page.html())?;
-    }
+    let parts = [("summary", report::value(&summary)?), ("generator", generator.json())];
+    let document = report.document("run", &parts)?;
+    report.page(&document, &run)?;
     if args.json {
-        report.json(out, "run", &[("summary", report::value(&summary)?), ("generator", generator.json())])?;
+        report::print(&document, out)?;
     } else {
         report.head(out)?;
         report::figures(out, &summary, Some(&generator))?;

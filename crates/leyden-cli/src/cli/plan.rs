@@ -11,11 +11,12 @@ mod report;
 mod table;
 mod typed;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use leyden_plan::{ModelFacts, Workload};
 
 use super::failure::Failure;
+use super::{inputs, pages};
 
 pub(crate) use args::Args;
 use planned::Plan;
@@ -29,6 +30,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(path) = args.model.as_deref().filter(|_| !args.machines) else {
         return table::write(args, out);
     };
+    let mut err = io::stderr();
+    let out = inputs::report_beside(args.report.as_deref(), out, &mut err);
+    args.report.as_deref().map_or(Ok(()), inputs::can_be_written)?;
     let load = workload(args)?;
     machine::check(&args.facts)?;
     let model = model::facts(args, path)?;
@@ -39,8 +43,12 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let machine = machine::machine(args)?;
     let plan = Plan::new(args, model, machine, load)?;
     let checked = if args.check { Some(check::run(path, &plan)?) } else { None };
+    let document = document::document(&plan, checked.as_deref())?;
+    if let Some(page) = &args.report {
+        pages::write(page, &document, |_| {})?;
+    }
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &document::document(&plan, checked.as_deref())?)?;
+        serde_json::to_writer_pretty(&mut *out, &document)?;
         return Ok(writeln!(out)?);
     }
     report::write(args, &plan, checked.as_deref(), out)

@@ -24,7 +24,8 @@ pub(super) use machine::{machine, program};
 
 use super::eval::Watcher;
 use super::failure::Failure;
-use super::{inputs, model_file};
+use super::{inputs, model_file, pages};
+use leyden_report::Block;
 
 /// Verifies, or checks evidence.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -93,9 +94,11 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let signed = Signed::new(&document, &key)?;
     signed.write(&evidence)?;
     if let Some(path) = &args.report {
-        let page = leyden_verify::html(&document, signed.signature(), &key);
-        leyden_files::write(path, page.as_bytes(), leyden_files::OutputOptions::new())
-            .map_err(|error| Failure::new(format!("{}: cannot write: {error}", path.display())))?;
+        let expires = ("key expires".to_owned(), key.expires().to_string());
+        pages::write(path, &serde_json::to_value(&signed)?, |page| {
+            let sections = page.sections.iter_mut().filter(|section| section.heading == "Signature");
+            sections.for_each(|section| section.blocks.insert(1, Block::Facts(vec![expires.clone()])));
+        })?;
     }
     let mut err = io::stderr();
     let out = inputs::report_beside(args.report.as_deref().or(Some(&evidence)), out, &mut err);

@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// Print one JSON object: results, peak rates of the machine, and comparisons
     #[arg(long, conflicts_with = "output")]
     pub(super) json: bool,
+    /// Write a self-contained page with tables and plots
+    #[arg(long, value_name = "FILE.html")]
+    pub(super) report: Option<PathBuf>,
     /// Do not measure peak rates of the machine, which takes about a second before each repetition
     #[arg(long)]
     pub(super) no_ceilings: bool,

@@ -12,6 +12,7 @@ use super::measure::{Measured, mean_and_deviation, median};
 use super::model::Loaded;
 use super::test_case::Test;
 use crate::cli::failure::Failure;
+use crate::cli::pages;
 use crate::cli::text::{Table, bytes, count};
 
 /// Facts of a report beside the results.
@@ -267,7 +268,8 @@ impl Report<'_> {
         Ok(())
     }
 
-    fn document(&self, results: &[Measured]) -> Result<Value, Failure> {
+    /// Returns the JSON of the results.
+    pub(super) fn document(&self, results: &[Measured]) -> Result<Value, Failure> {
         let ceilings = medians(results.iter().flat_map(|m| &m.ceilings)).map(|c| {
             json!({
                 "read_bytes_per_second": c.read_bytes,
@@ -301,7 +303,12 @@ impl Report<'_> {
             }
             tests.push(value);
         }
-        Ok(json!({ "version": env!("CARGO_PKG_VERSION"), "ceilings": ceilings, "tests": tests }))
+        Ok(json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "about": pages::about(),
+            "ceilings": ceilings,
+            "tests": tests,
+        }))
     }
 }
 

@@ -5,13 +5,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use leyden::Model;
-use leyden_eval::{
-    Bar, Curve, Divergence, Estimate, LogitsFile, Page, Perplexity, Reference, Run, Verdict, Windows,
-};
+use leyden_eval::{Divergence, Estimate, LogitsFile, Perplexity, Reference, Run, Verdict, Windows};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
-use super::super::{inputs, model_file, text};
+use super::super::{inputs, model_file, pages, text};
 use super::args::Args;
 use super::watcher::Watcher;
 use super::words;
@@ -23,7 +21,6 @@ const CONTEXT: usize = 512;
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let needs = [
         ("--floor", args.floor.is_some() && !args.kld),
-        ("--report", args.report.is_some() && !args.kld),
         ("--reference", args.reference.is_some() && !args.kld),
         ("--state", args.state.is_some()),
         ("--limit", args.limit.is_some()),
@@ -31,7 +28,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         ("--format", args.format.is_some()),
     ];
     if let Some((option, _)) = needs.iter().find(|(_, missing)| *missing) {
-        let hint = "--floor, --report and --reference need --kld, --task or --data; other options need --task or --data";
+        let hint =
+            "--floor and --reference need --kld, --task or --data; other options need --task or --data";
         return Err(Failure::usage(format!("{option} does not apply to --perplexity alone")).hint(hint));
     }
     let run = Run::new(args.kv_type, args.seed);
@@ -117,6 +115,7 @@ impl Report<'_> {
     fn document(&self) -> Value {
         let path = model_file::locate(&self.args.model).unwrap_or_else(|_| self.args.model.clone());
         json!({
+            "about": pages::about(),
             "model": path.display().to_string(),
             "file": self.args.perplexity.as_ref().map(|file| file.display().to_string()),
             "ctx": self.windows.context(),
@@ -161,12 +160,15 @@ impl Report<'_> {
 
     fn perplexity(&self, found: &Perplexity, out: &mut dyn Write) -> Result<(), Failure> {
         let (low, high) = found.interval;
+        let mut document = self.document();
+        document["tokens"] = json!(found.tokens);
+        document["perplexity"] = json!(found.value);
+        document["standard_error"] = json!(found.error);
+        document["interval"] = json!([low, high]);
+        if let Some(file) = &self.args.report {
+            pages::write(file, &document, |_| {})?;
+        }
         if self.args.json {
-            let mut document = self.document();
-            document["tokens"] = json!(found.tokens);
-            document["perplexity"] = json!(found.value);
-            document["standard_error"] = json!(found.error);
-            document["interval"] = json!([low, high]);
             return Report::print(&document, out);
         }
         writeln!(out, "perplexity {:.4} ± {:.4}, 95 % {low:.2} to {high:.2}", found.value, found.error)?;
@@ -185,7 +187,6 @@ impl Report<'_> {
             ("perplexity_reference", "perplexity of the reference", found.perplexity_reference, 4, 1.0),
             ("perplexity_ratio", "ratio of perplexities", found.perplexity_ratio, 5, 1.0),
         ];
-        let percentiles = [("KLD", &found.kld_percentiles), ("Δp", &found.p_diff_percentiles)];
         let verdict = self.args.floor.map(|floor| {
             // A single window has no interval.
             let whole = (0.0, 1.0);
@@ -203,38 +204,19 @@ impl Report<'_> {
             );
             (verdict, words)
         });
-        if let Some(file) = &self.args.report {
-            let mut page =
-                Page { title: "Divergence".to_owned(), verdict: verdict.clone(), ..Page::default() };
-            page.facts.push(("model".to_owned(), self.args.model.display().to_string()));
-            let reference = self.args.reference.as_ref().map(|r| r.display().to_string());
-            page.facts.push(("reference".to_owned(), reference.unwrap_or_default()));
-            page.facts.push(("scored".to_owned(), self.how(found.tokens)));
-            page.bars.push(Bar {
-                label: "same best token".to_owned(),
-                value: found.same_top.value,
-                interval: found.same_top.interval,
-                reference: false,
-            });
-            page.table.push(["figure", "value", "standard error", "95 %"].map(str::to_owned).to_vec());
-            for (_, label, figure, digits, unit) in &rows {
-                let number = |x: f64| format!("{:.digits$}", unit * x);
-                let (low, high) = figure.interval;
-                let interval = format!("{} to {}", number(low), number(high));
-                page.table.push(vec![
-                    (*label).to_owned(),
-                    number(figure.value),
-                    number(figure.error),
-                    interval,
-                ]);
-            }
-            for (label, points) in percentiles {
-                let title = format!("percentiles of {label}");
-                page.curves.push(Curve { title, points: points.clone() });
-            }
-            page.write(file)?;
+        let mut document = self.differences(found, &rows);
+        if let (Some(floor), Some((verdict, _))) = (self.args.floor, &verdict) {
+            document["floor"] = json!(floor);
+            document["verdict"] = json!(verdict.name());
         }
-        self.tell(found, &rows, &percentiles, out)?;
+        if let Some(file) = &self.args.report {
+            pages::write(file, &document, |_| {})?;
+        }
+        if self.args.json {
+            Report::print(&document, out)?;
+        } else {
+            self.tell(&rows, found, out)?;
+        }
         match verdict {
             Some((Verdict::Missed, words)) => Err(Failure::new(words)),
             Some((Verdict::Inconclusive, words)) => {
@@ -246,35 +228,31 @@ impl Report<'_> {
         }
     }
 
-    fn tell(
-        &self,
-        found: &Divergence,
-        rows: &[Row],
-        percentiles: &[(&str, &Vec<(f64, f64)>)],
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
-        if self.args.json {
-            let estimate = |e: &Estimate| json!({ "value": e.value, "standard_error": e.error, "interval": [e.interval.0, e.interval.1] });
-            let pairs = |all: &[(f64, f64)]| -> Value {
-                all.iter().map(|(share, value)| json!([share, value])).collect()
-            };
-            let mut document = self.document();
-            document["reference"] = json!(self.args.reference.as_ref().map(|r| r.display().to_string()));
-            document["tokens"] = json!(found.tokens);
-            for (key, _, figure, ..) in rows {
-                document[*key] = estimate(figure);
-            }
-            document["kld_percentiles"] = pairs(&found.kld_percentiles);
-            document["p_diff_percentiles"] = pairs(&found.p_diff_percentiles);
-            return Report::print(&document, out);
+    /// Returns the JSON of the differences from the reference.
+    fn differences(&self, found: &Divergence, rows: &[Row]) -> Value {
+        let estimate = |e: &Estimate| json!({ "value": e.value, "standard_error": e.error, "interval": [e.interval.0, e.interval.1] });
+        let pairs = |all: &[(f64, f64)]| -> Value {
+            all.iter().map(|(share, value)| json!([share, value])).collect()
+        };
+        let mut document = self.document();
+        document["reference"] = json!(self.args.reference.as_ref().map(|r| r.display().to_string()));
+        document["tokens"] = json!(found.tokens);
+        for (key, _, figure, ..) in rows {
+            document[*key] = estimate(figure);
         }
+        document["kld_percentiles"] = pairs(&found.kld_percentiles);
+        document["p_diff_percentiles"] = pairs(&found.p_diff_percentiles);
+        document
+    }
+
+    fn tell(&self, rows: &[Row], found: &Divergence, out: &mut dyn Write) -> Result<(), Failure> {
         for (_, label, figure, digits, unit) in rows {
             let (low, high) = figure.interval;
             let number = |x: f64| format!("{:.digits$}", unit * x);
             let (value, error) = (number(figure.value), number(figure.error));
             writeln!(out, "{label:<28} {value:>10} ± {error}, 95 % {} to {}", number(low), number(high))?;
         }
-        for (label, all) in percentiles {
+        for (label, all) in [("KLD", &found.kld_percentiles), ("Δp", &found.p_diff_percentiles)] {
             let shown: Vec<String> =
                 all.iter().map(|(share, value)| format!("{:.1} %: {value:.4}", 100.0 * share)).collect();
             writeln!(out, "percentiles of {label}: {}", shown.join(", "))?;

@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use leyden::Model;
-use leyden_eval::{
-    Bar, Outcome, Page, Paired, Score, Source, State, Suite, Verdict, fingerprint, questions_to_decide,
-};
+use leyden_eval::{Outcome, Paired, Score, Source, State, Suite, Verdict, fingerprint, questions_to_decide};
 use leyden_rows::{Entry, Journal};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
 use super::super::rows::object;
-use super::super::{model_file, text};
+use super::super::{model_file, pages, text};
 use super::args::{Args, Named};
 use super::watcher::Watcher;
 use super::words;
@@ -76,11 +74,12 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let _ = std::fs::remove_file(beside);
         }
     }
+    let document = document(args, &path, &results, verdict.as_ref(), seconds);
     if let Some(file) = &args.report {
-        page(args, &path, &results, verdict.as_ref(), seconds).write(file)?;
+        pages::write(file, &document, |_| {})?;
     }
     if args.json {
-        serde_json::to_writer(&mut *out, &document(args, &path, &results, verdict.as_ref(), seconds))?;
+        serde_json::to_writer(&mut *out, &document)?;
         writeln!(out)?;
     } else {
         print(&results, seconds, out)?;
@@ -354,6 +353,7 @@ fn document(
         })
         .collect();
     let mut document = json!({
+        "about": pages::about(),
         "model": path.display().to_string(),
         "reference": args.reference.as_ref().map(|r| r.display().to_string()),
         "tasks": tasks,
@@ -365,36 +365,4 @@ fn document(
         document["verdict"] = json!(verdict.name());
     }
     document
-}
-
-fn page(
-    args: &Args,
-    path: &Path,
-    results: &[Result_],
-    verdict: Option<&(Verdict, String)>,
-    seconds: f64,
-) -> Page {
-    let mut page = Page { title: "Evaluation".to_owned(), verdict: verdict.cloned(), ..Page::default() };
-    page.facts.push(("model".to_owned(), path.display().to_string()));
-    if let Some(reference) = &args.reference {
-        page.facts.push(("reference".to_owned(), reference.display().to_string()));
-    }
-    page.facts.push(("took".to_owned(), format!("{seconds:.1} s")));
-    page.facts.push(("leyden".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
-    for result in results {
-        let others = result.reference.iter().flat_map(|(scores, _)| scores);
-        for (score, reference) in
-            result.scores.iter().map(|s| (s, false)).chain(others.map(|score| (score, true)))
-        {
-            let suffix = if reference { ", reference" } else { "" };
-            page.bars.push(Bar {
-                label: format!("{} {}{suffix}", result.suite.name, score.metric),
-                value: score.value,
-                interval: score.interval,
-                reference,
-            });
-        }
-    }
-    page.table = rows(results);
-    page
 }

@@ -14,7 +14,7 @@ use leyden_load::{Base, Endpoint, Lengths, Pause, Slo, parse_duration};
     Exit codes: 0 done, 1 a request failed or the SLO was missed, 2 wrong usage,\n\
     3 too few requests for a verdict, 130 interrupted.\n\nExamples:\n  \
     leyden load --users 50 --output-tokens 24..96 --ignore-eos --duration 10m\n  \
-    leyden load --slo 'ttft_p95=2s,user_tps>=5' --html load.html\n  \
+    leyden load --slo 'ttft_p95=2s,user_tps>=5' --report load.html\n  \
     leyden load --trace conversations.csv.gz --scale 0.05 --duration 5m\n  \
     leyden load --users 8 --compare http://127.0.0.1:8081")]
 pub(crate) struct Args {
@@ -115,7 +115,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=i64::from(leyden_load::MAX_USERS)), help_heading = "Verdicts")]
     pub(super) max_users: u32,
     /// Another server to compare with: it gets the same load in turns with the first
-    #[arg(long, value_name = "URL", conflicts_with_all = ["find_users", "html"], help_heading = "Verdicts")]
+    #[arg(long, value_name = "URL", conflicts_with = "find_users", help_heading = "Verdicts")]
     pub(super) compare: Option<Base>,
     /// File with the API key of the other server
     #[arg(long, value_name = "FILE", requires = "compare", help_heading = "Verdicts")]
@@ -130,9 +130,9 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
-    /// Write a page with plots
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(super) html: Option<PathBuf>,
+    /// Write a self-contained page with tables and plots
+    #[arg(long, value_name = "FILE.html", visible_alias = "html", help_heading = "Output")]
+    pub(super) report: Option<PathBuf>,
 }
 
 /// Purpose of a load.

@@ -10,6 +10,7 @@ use super::progress::{self, Bar};
 use super::report::{self, Report, rate, seconds};
 use super::settings;
 use crate::cli::failure::Failure;
+use crate::cli::pages;
 use crate::cli::text::Table;
 
 /// Runs the turns and prints medians and their ratios.
@@ -41,15 +42,19 @@ pub(super) fn execute(
     bar.finish();
     let compared = Comparison::new(&blocks);
     let report = Report { args, target: first, workload, search: false };
+    let turns = blocks.iter().map(|(a, b)| Ok(Value::Array(vec![report::value(a)?, report::value(b)?])));
+    let turns = turns.collect::<Result<Vec<Value>, Failure>>()?;
+    let parts = [
+        ("compared_with", report::server(&second)?),
+        ("ratios", report::value(&compared.ratios)?),
+        ("turns", turns.into()),
+    ];
+    let document = report.document("compare", &parts)?;
+    if let Some(path) = &args.report {
+        pages::write(path, &document, |_| {})?;
+    }
     if args.json {
-        let turns = blocks.iter().map(|(a, b)| Ok(Value::Array(vec![report::value(a)?, report::value(b)?])));
-        let turns = turns.collect::<Result<Vec<Value>, Failure>>()?;
-        let parts = [
-            ("compared_with", report::server(&second)?),
-            ("ratios", report::value(&compared.ratios)?),
-            ("turns", turns.into()),
-        ];
-        report.json(out, "compare", &parts)?;
+        report::print(&document, out)?;
     } else {
         report.head(out)?;
         writeln!(out, "A  {}  {}", first.server().base(), first.model())?;

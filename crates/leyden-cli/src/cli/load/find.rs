@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use leyden_load::{Arrivals, Control, Page, Run, Search, Summary, Target, Verdict, Workload, write_page};
+use leyden_load::{Arrivals, Control, Run, Search, Summary, Target, Verdict, Workload};
 use serde_json::{Value, json};
 
 use super::args::Args;
@@ -55,21 +55,22 @@ pub(super) fn execute(
     let answer = search.holds();
     let sure = steps.iter().any(|(users, _, verdict)| *users == answer && *verdict == Verdict::Pass);
     let report = Report { args, target, workload, search: true };
-    if let (Some(path), Some(run)) = (&args.html, &best) {
-        page(&report, path, run, &steps, answer)?;
+    let all = steps.iter().map(|(users, summary, verdict)| {
+        Ok(json!({ "users": users, "verdict": report::value(verdict)?, "summary": report::value(summary)? }))
+    });
+    let all = all.collect::<Result<Vec<Value>, Failure>>()?;
+    let parts = [
+        ("users", answer.into()),
+        ("fails_at", search.fails().into()),
+        ("sure", sure.into()),
+        ("steps", all.into()),
+    ];
+    let document = report.document("find_users", &parts)?;
+    if let Some(run) = &best {
+        report.page(&document, run)?;
     }
     if args.json {
-        let all = steps.iter().map(|(users, summary, verdict)| {
-            Ok(json!({ "users": users, "verdict": report::value(verdict)?, "summary": report::value(summary)? }))
-        });
-        let all = all.collect::<Result<Vec<Value>, Failure>>()?;
-        let parts = [
-            ("users", answer.into()),
-            ("fails_at", search.fails().into()),
-            ("sure", sure.into()),
-            ("steps", all.into()),
-        ];
-        report.json(out, "find_users", &parts)?;
+        report::print(&document, out)?;
     } else {
         report.head(out)?;
         table(out, &steps)?;
@@ -127,23 +128,4 @@ fn table(out: &mut dyn Write, steps: &[Step]) -> Result<(), Failure> {
         ]);
     }
     Ok(table.write(out)?)
-}
-
-fn page(
-    report: &Report<'_>,
-    path: &std::path::Path,
-    run: &Run,
-    steps: &[Step],
-    answer: u32,
-) -> Result<(), Failure> {
-    let slo = report.args.slo.as_ref();
-    let summary = Summary::new(run, slo);
-    let shown: Vec<(u32, Summary)> =
-        steps.iter().map(|(users, summary, _)| (*users, summary.clone())).collect();
-    let mut facts = report.facts();
-    let what = if answer == 0 { "1 user, which is too many".into() } else { plural(answer as usize, "user") };
-    facts.push(("figures and plots".to_owned(), what));
-    let title = format!("leyden load: maximum within the SLO: {}", plural(answer as usize, "user"));
-    let page = Page { title: &title, facts: &facts, run, summary: &summary, slo, steps: &shown };
-    Ok(write_page(path, &page.html())?)
 }

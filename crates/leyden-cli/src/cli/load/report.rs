@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
-use leyden_load::{Arrivals, Endpoint, Percentiles, Source, Summary, Target, Verdict, Workload};
+use leyden_load::{Arrivals, Endpoint, Percentiles, Run, Source, Summary, Target, Verdict, Workload};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::progress::Generator;
 use crate::cli::failure::Failure;
+use crate::cli::pages;
 use crate::cli::text::{Facts, Table, plural, printable};
 
 /// Workload, server and arguments of a load.
@@ -61,23 +62,27 @@ impl Report<'_> {
         writeln!(out)
     }
 
-    /// Writes a JSON object: description of the load, and `parts`.
-    pub(super) fn json(
-        &self,
-        out: &mut dyn Write,
-        kind: &str,
-        parts: &[(&str, Value)],
-    ) -> Result<(), Failure> {
+    /// Returns the JSON of the load: its description, and `parts`.
+    pub(super) fn document(&self, kind: &str, parts: &[(&str, Value)]) -> Result<Value, Failure> {
         let mut object = Map::new();
         object.insert("kind".into(), kind.into());
+        object.insert("about".into(), pages::about());
         object.insert("server".into(), server(self.target)?);
         object.insert("workload".into(), self.workload());
         for (name, value) in parts {
             object.insert((*name).to_owned(), value.clone());
         }
-        serde_json::to_writer_pretty(&mut *out, &object)?;
-        writeln!(out)?;
-        Ok(())
+        Ok(Value::Object(object))
+    }
+
+    /// Writes the page, if one is asked for: of the document, with drawings of the run.
+    pub(super) fn page(&self, document: &Value, run: &Run) -> Result<(), Failure> {
+        let Some(path) = &self.args.report else { return Ok(()) };
+        pages::write(path, document, |page| {
+            if let Some(first) = page.sections.first_mut() {
+                first.blocks.extend(leyden_load::plots(run, self.args.slo.as_ref()));
+            }
+        })
     }
 
     fn workload(&self) -> Value {
@@ -110,6 +115,13 @@ impl Report<'_> {
             "slo": self.args.slo.as_ref().map(ToString::to_string),
         })
     }
+}
+
+/// Prints a document.
+pub(super) fn print(document: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)?;
+    Ok(())
 }
 
 /// Returns a server as JSON.

@@ -79,6 +79,9 @@ pub(crate) struct Args {
     /// Open no connection: a model that is not here is an error
     #[arg(long)]
     pub(super) offline: bool,
+    /// Write a self-contained page with tables and plots
+    #[arg(long, value_name = "FILE.html", conflicts_with = "machines")]
+    pub(super) report: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,

@@ -23,6 +23,10 @@ pub(super) struct Checked {
     pub(super) predicted: f64,
     /// Measured ones: median with lowest and highest.
     pub(super) measured: Interval,
+    /// Multiply-adds with weights of a token.
+    pub(super) macs_per_token: f64,
+    /// Multiply-adds per byte of weights.
+    pub(super) macs_per_byte: f64,
 }
 
 /// Runs the bench, with this program.
@@ -81,7 +85,13 @@ fn checked(plan: &Plan, test: &Value) -> Option<Checked> {
         }
         n => (StepLoad { sequences: 1, tokens: n, depth: 0, outputs: 1, kv_type }, format!("pp{n}")),
     };
-    let predicted =
-        (load.sequences * load.tokens) as f64 / step_time(&plan.model, &plan.machine, &load).total;
-    Some(Checked { test: name, predicted, measured: Interval { value, low, high } })
+    let (tokens, step) =
+        ((load.sequences * load.tokens) as f64, step_time(&plan.model, &plan.machine, &load));
+    Some(Checked {
+        test: name,
+        predicted: tokens / step.total,
+        measured: Interval { value, low, high },
+        macs_per_token: step.macs / tokens,
+        macs_per_byte: step.macs / step.bytes,
+    })
 }

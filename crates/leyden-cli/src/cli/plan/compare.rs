@@ -10,6 +10,7 @@ use super::planned::{Plan, Speed};
 use super::typed::{fits, rate, types, write_types};
 use super::{document, machine};
 use crate::cli::failure::Failure;
+use crate::cli::pages;
 use crate::cli::text::Table as Cells;
 
 /// Writes the comparison that the arguments ask for.
@@ -22,19 +23,27 @@ pub(super) fn write(
 ) -> Result<(), Failure> {
     if asked == "types" {
         let typed = types(args, model, &machine::machine(args)?, load)?;
+        let rows: Vec<Value> = typed.iter().map(document::typed).collect();
+        let document = json!({ "about": pages::about(), "file": model.file, "types": rows });
+        if let Some(page) = &args.report {
+            pages::write(page, &document, |_| {})?;
+        }
         if args.json {
-            let rows: Vec<Value> = typed.iter().map(document::typed).collect();
-            serde_json::to_writer_pretty(&mut *out, &json!({ "types": rows }))?;
+            serde_json::to_writer_pretty(&mut *out, &document)?;
             return Ok(writeln!(out)?);
         }
         return write_types(&typed, out);
     }
     let (plans, missing) = machines(args, asked, model, load)?;
+    let rows = plans.iter().map(|plan| document::document(plan, None)).collect::<Result<Vec<_>, _>>()?;
+    let not_compared: Vec<Value> =
+        missing.iter().map(|(name, why)| json!({ "machine": name, "error": why })).collect();
+    let document = json!({ "about": pages::about(), "machines": rows, "not_compared": not_compared });
+    if let Some(page) = &args.report {
+        pages::write(page, &document, |_| {})?;
+    }
     if args.json {
-        let rows = plans.iter().map(|plan| document::document(plan, None)).collect::<Result<Vec<_>, _>>()?;
-        let missing: Vec<Value> =
-            missing.iter().map(|(name, why)| json!({ "machine": name, "error": why })).collect();
-        serde_json::to_writer_pretty(&mut *out, &json!({ "machines": rows, "not_compared": missing }))?;
+        serde_json::to_writer_pretty(&mut *out, &document)?;
         return Ok(writeln!(out)?);
     }
     write_machines(&plans, out)?;

@@ -7,12 +7,14 @@ use super::check::Checked;
 use super::planned::{Plan, Speed};
 use super::typed::Typed;
 use crate::cli::failure::Failure;
+use crate::cli::pages;
 
 /// Returns the document of a plan.
 pub(super) fn document(plan: &Plan, checked: Option<&[Checked]>) -> Result<Value, Failure> {
     let exact = |n: u64| json!(Interval::exact(n as f64));
     let mut document = json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "about": pages::about(),
         "model": {
             "file": plan.model.file,
             "architecture": plan.model.config.architecture,

@@ -190,7 +190,7 @@ fn write_checked(checked: &[Checked], out: &mut dyn Write) -> Result<(), Failure
         &["check", "predicted t/s", "measured t/s", "lowest", "highest", "error"],
         &[1, 2, 3, 4, 5],
     );
-    for Checked { test, predicted, measured } in checked {
+    for Checked { test, predicted, measured, .. } in checked {
         let error = (predicted / measured.value - 1.0) * 100.0;
         let cells = [*predicted, measured.value, measured.low, measured.high].map(rate);
         table.add([test.clone()].into_iter().chain(cells).chain([format!("{error:+.0} %")]).collect());

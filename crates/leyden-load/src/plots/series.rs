@@ -1,10 +1,10 @@
 //! Series to draw, thinned out to the resolution of the eye.
 
-use super::plot::{Curve, Shape};
 use crate::record::Record;
 use crate::run::Run;
 use crate::stats::Samples;
 use crate::summary::weight;
+use leyden_report::{Series, Shape};
 
 /// Maximum number of points of a curve.
 const POINTS: usize = 400;
@@ -13,7 +13,7 @@ const REQUESTS: usize = 1500;
 /// Number of intervals into which a run is divided.
 const BINS: f64 = 120.0;
 
-/// Returns the cumulative distribution: values, and the share of samples in percent that does not exceed them.
+/// Returns the cumulative distribution: values, and the share of samples that does not exceed them.
 pub(super) fn cdf(samples: &Samples) -> Vec<(f64, f64)> {
     let (sorted, n) = (samples.sorted(), samples.len());
     let finite = sorted.iter().filter(|value| value.is_finite()).count();
@@ -24,7 +24,7 @@ pub(super) fn cdf(samples: &Samples) -> Vec<(f64, f64)> {
             points.push((*value, 0.0));
         }
         if i % step == 0 || i + 1 == finite {
-            points.push((*value, (i + 1) as f64 * 100.0 / n as f64));
+            points.push((*value, (i + 1) as f64 / n as f64));
         }
     }
     points
@@ -89,7 +89,7 @@ impl Bins {
 }
 
 /// Returns requests as points: begin and duration.
-pub(super) fn requests(run: &Run) -> Vec<Curve> {
+pub(super) fn requests(run: &Run) -> Vec<Series> {
     let step = run.records.len().div_ceil(REQUESTS).max(1);
     let shown = || run.records.iter().step_by(step);
     let at = |record: &Record| record.begin.as_secs_f64();
@@ -100,11 +100,12 @@ pub(super) fn requests(run: &Run) -> Vec<Curve> {
     let failed = failures.take(REQUESTS).map(|r| (at(r), (r.end.saturating_sub(r.begin)).as_secs_f64()));
     let failed: Vec<_> = failed.collect();
     let mut curves = vec![
-        Curve { name: "end to end", class: "b", shape: Shape::Dots, points: complete },
-        Curve { name: "first token", class: "a", shape: Shape::Dots, points: first },
+        Series::new("end to end", 1, Shape::Dots, complete),
+        Series::new("first token", 0, Shape::Dots, first),
     ];
     if !failed.is_empty() {
-        curves.push(Curve { name: "failed", class: "bad", shape: Shape::Dots, points: failed });
+        let failed = Series::new("failed", 0, Shape::Dots, failed);
+        curves.push(Series { colour: None, ..failed });
     }
     curves
 }
@@ -128,9 +129,9 @@ mod tests {
     #[test]
     fn a_distribution_rises_to_the_share_that_ever_came() {
         let points = cdf(&Samples::new(vec![1.0, 2.0, 3.0, f64::INFINITY]));
-        assert_eq!(points, [(1.0, 0.0), (1.0, 25.0), (2.0, 50.0), (3.0, 75.0)]);
+        assert_eq!(points, [(1.0, 0.0), (1.0, 0.25), (2.0, 0.5), (3.0, 0.75)]);
         let many = cdf(&Samples::new((0..100_000).map(f64::from).collect()));
-        assert!(many.len() <= POINTS + 2 && many.last() == Some(&(99_999.0, 100.0)));
+        assert!(many.len() <= POINTS + 2 && many.last() == Some(&(99_999.0, 1.0)));
         assert!(cdf(&Samples::default()).is_empty());
         let long = Run { to: Duration::from_secs(86400), ..Run::default() };
         assert!(Bins::over(&long).n <= 120);
