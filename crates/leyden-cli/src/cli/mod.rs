@@ -21,6 +21,7 @@ mod extract;
 mod failure;
 mod foreign;
 mod growth;
+mod help;
 mod hwbench;
 mod imatrix;
 mod import;
@@ -39,12 +40,14 @@ mod notes;
 mod obtain;
 mod pack;
 mod packs;
+mod pages;
 mod plan;
 mod progress;
 mod prune;
 mod ps;
 mod pull;
 mod quantize;
+mod report;
 mod rerank;
 mod rm;
 mod rows;
@@ -67,10 +70,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use failure::Failure;
+use help::Group;
 
 /// Runs language models and encoders on CPUs.
 #[derive(Debug, Parser)]
-#[command(name = "leyden", version, arg_required_else_help = true)]
+#[command(name = "leyden", version, arg_required_else_help = true, help_template = help::template(ROWS))]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 too few samples for a verdict, 130 interrupted."
 )]
@@ -87,9 +91,9 @@ fn explained<A: clap::Args>(help: &str) -> String {
     text.map_or_else(|| help.to_owned(), |text| format!("{help}.\n\n{text}"))
 }
 
-/// Declares the commands: name, module, and line in `leyden --help`.
+/// Declares the commands: name, module, group, and line in `leyden --help`.
 macro_rules! commands {
-    ($($name:ident $module:ident $help:literal,)*) => {
+    ($($name:ident $module:ident $group:ident $help:literal,)*) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
             // `about`, because a doc comment here would replace the longer text at the module's `Args`.
@@ -103,43 +107,47 @@ macro_rules! commands {
                 }
             }
         }
+
+        /// ROWS of `leyden --help`: group, name and line.
+        const ROWS: &[(Group, &str, &str)] = &[$((Group::$group, stringify!($module), $help),)*];
     };
 }
 
-// COMMANDS, in the order of `leyden --help`.
+// COMMANDS, in the order of `leyden --help`; the groups and their headings are in `help.rs`.
 commands! {
-    Run run "Answer a prompt, or start a conversation",
-    Chats chats "List or remove saved conversations",
-    Serve serve "Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama",
-    Ps ps "List the models of a running server, and unload them",
-    Embed embed "Compute embedding vectors of texts",
-    Classify classify "Classify texts",
-    Extract extract "Extract named entities from texts",
-    Rerank rerank "Sort documents by relevance to a query",
-    Pull pull "Download a model from the Hugging Face hub",
-    Models models "List models with short names, and show which fit this machine",
-    List list "List the models in the local store",
-    Import import "Add a model file or folder to the local store under a name",
-    Cp cp "Give a model another name",
-    Create create "Give a model a name and defaults, from an Ollama Modelfile",
-    Rm rm "Remove a pulled model, or a name",
-    Pack pack "Cache a model's packed weights for faster starts",
-    Quantize quantize "Quantise a model",
-    Prune prune "Set weights of a model to zero",
-    Convert convert "Convert a Hugging Face folder to GGUF, or back",
-    Imatrix imatrix "Compute an importance matrix for quantize",
-    Eval eval "Measure perplexity, KL divergence and scores of tasks",
-    Verify verify "Verify a model against quality and latency floors, with signed evidence",
-    Inspect inspect "Show metadata and tensors of a model",
-    Tokenize tokenize "Convert text to token ids, or back",
-    Bench bench "Measure the speed of a model, also in turns with llama-bench",
-    Plan plan "Predict memory, speed and cost of a model on this or another machine",
-    Load load "Load-test a server with OpenAI's API",
-    Hwbench hwbench "Measure the machine's peak rates, and each kernel's share of them",
-    Doctor doctor "Show the detected hardware, and the chosen kernels and threads",
-    Completions completions "Print a completion script for a shell",
-    Man man "Print manual pages, or write them to a folder",
-    Version version "Show the version",
+    Run run Run "Answer a prompt, or start a conversation",
+    Chats chats Run "List or remove saved conversations",
+    Serve serve Serve "Serve models over HTTP: OpenAI's, Anthropic's and Ollama's APIs",
+    Ps ps Serve "List the models of a running server, and unload them",
+    Embed embed Texts "Compute embedding vectors of texts",
+    Classify classify Texts "Classify texts",
+    Extract extract Texts "Extract named entities from texts",
+    Rerank rerank Texts "Sort documents by relevance to a query",
+    Tokenize tokenize Texts "Convert text to token ids, or back",
+    Models models Models "List models with short names, and show which fit this machine",
+    Pull pull Models "Download a model from the Hugging Face hub",
+    List list Models "List the models in the local store",
+    Inspect inspect Models "Show metadata and tensors of a model",
+    Import import Models "Add a model file or folder to the store under a name",
+    Cp cp Models "Give a model another name",
+    Create create Models "Give a model a name and defaults, from an Ollama Modelfile",
+    Rm rm Models "Remove a pulled model, or a name",
+    Quantize quantize Smaller "Quantise a model",
+    Imatrix imatrix Smaller "Compute an importance matrix for quantize",
+    Prune prune Smaller "Set weights of a model to zero",
+    Convert convert Smaller "Convert a Hugging Face folder to GGUF, or back",
+    Pack pack Smaller "Cache a model's packed weights for faster starts",
+    Eval eval Prove "Measure perplexity, KL divergence and scores of tasks",
+    Verify verify Prove "Compare a model with floors: a verdict with signed evidence",
+    Plan plan Measure "Predict memory, speed and cost, here or on another machine",
+    Bench bench Measure "Measure a model's speed, also in turns with llama-bench",
+    Load load Measure "Load-test a server with OpenAI's API",
+    Report report Measure "Show results of these commands on a page, beside each other",
+    Hwbench hwbench Measure "Measure peak rates, and each kernel's share of them",
+    Doctor doctor Measure "Show the detected hardware, and what was chosen for it",
+    Completions completions Program "Print a completion script for a shell",
+    Man man Program "Print manual pages, or write them to a folder",
+    Version version Program "Show the version",
 }
 
 impl Command {
