@@ -6,13 +6,31 @@ use serde_json::{Value, json};
 
 /// Documents of `tests/data`, and texts that their pages have.
 const DOCUMENTS: [(&str, &[&str]); 8] = [
-    ("bench", &["Speed of SmolLM2", "pp256 @ d512", "Answers by number of sequences", "speed, t/s", "G/s at most"]),
+    (
+        "bench",
+        &["Speed of SmolLM2", "pp256 @ d512", "Answers by number of sequences", "speed, t/s", "G/s at most"],
+    ),
     ("load", &["PASS.", "ttft_p95&lt;=20s →", "Percentiles", "first token, p95"]),
     ("find_users", &["users within the SLO.", "Steps of the search", "Time to first token by users"]),
     ("compare", &["A divided by B", "equal", "(less is better)"]),
     ("tasks", &["Floor of 45.00 % undecided.", "arc_easy acc_norm", "Difference from the reference"]),
-    ("divergence", &["mean KL divergence from the reference is 0.28", "Ratio of perplexities", "KL divergence of positions"]),
-    ("verify", &["<strong>PASS</strong>", "accuracy&gt;=0.95*ref on arc_easy", "--data arc_easy=/m/arc_easy.jsonl", "Ed25519"]),
+    (
+        "divergence",
+        &[
+            "mean KL divergence from the reference is 0.28",
+            "Ratio of perplexities",
+            "KL divergence of positions",
+        ],
+    ),
+    (
+        "verify",
+        &[
+            "<strong>PASS</strong>",
+            "accuracy&gt;=0.95*ref on arc_easy",
+            "--data arc_easy=/m/arc_easy.jsonl",
+            "Ed25519",
+        ],
+    ),
     ("plan", &["It fits.", "Roofline", "memory of the machine →", "Check: answers", "measured"]),
 ];
 
@@ -23,10 +41,14 @@ fn document(name: &str) -> Value {
 
 /// Checks that a page needs nothing else, closes what it opens, and has no number that is none.
 fn check(name: &str, html: &str) {
-    for absent in ["<script", "<link", "url(", "src=", "href=", "@import", "NaN", "inf\"", "infV", "infH", ">inf"] {
+    for absent in
+        ["<script", "<link", "url(", "src=", "href=", "@import", "NaN", "inf\"", "infV", "infH", ">inf"]
+    {
         assert!(!html.contains(absent), "{name}: {absent}");
     }
-    for tag in ["svg", "figure", "table", "div", "tr", "td", "dl", "text", "p", "h2", "h3", "section", "span", "g"] {
+    for tag in
+        ["svg", "figure", "table", "div", "tr", "td", "dl", "text", "p", "h2", "h3", "section", "span", "g"]
+    {
         let open = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
         assert_eq!(open, html.matches(&format!("</{tag}>")).count(), "{name}: {tag}");
     }
@@ -37,7 +59,9 @@ fn every_kind_has_a_page_with_its_circumstances() {
     for (name, wanted) in DOCUMENTS {
         let html = read(&document(name)).unwrap().page().html();
         check(name, &html);
-        for text in ["<h2>To repeat</h2>", "leyden 0.1.0", "Intel(R) Xeon(R) Processor", "2026-11-29T0", "<svg"] {
+        for text in
+            ["<h2>To repeat</h2>", "leyden 0.1.0", "Intel(R) Xeon(R) Processor", "2026-11-29T0", "<svg"]
+        {
             assert!(html.contains(text), "{name}: {text}");
         }
         for text in wanted {
@@ -64,7 +88,10 @@ fn runs_of_one_command_stand_beside_each_other() {
 
     let (bench, load) = (read(&document("bench")).unwrap(), read(&document("load")).unwrap());
     let told = side_by_side(&[bench.clone(), load]).unwrap_err();
-    assert!(matches!(&told, Error::Runs(text) if text.contains("leyden bench") && text.contains("leyden load")), "{told}");
+    assert!(
+        matches!(&told, Error::Runs(text) if text.contains("leyden bench") && text.contains("leyden load")),
+        "{told}"
+    );
     assert!(side_by_side(std::slice::from_ref(&bench)).is_err() && side_by_side(&vec![bench; 9]).is_err());
 }
 
@@ -76,7 +103,9 @@ fn paths(value: &Value, path: &str, all: &mut Vec<String>) {
         all.push(path);
     };
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| deeper(key.replace('~', "~0").replace('/', "~1"), value)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| deeper(key.replace('~', "~0").replace('/', "~1"), value))
+        }
         Value::Array(items) => items.iter().enumerate().for_each(|(i, value)| deeper(i.to_string(), value)),
         _ => {}
     }
@@ -91,7 +120,16 @@ fn damaged_documents_give_a_page_or_an_error() {
         let mut all = Vec::new();
         paths(&whole, "", &mut all);
         for path in all {
-            for other in [Value::Null, json!("<x>"), json!([]), json!({}), json!(-1e300), json!(1e300), json!(0), json!([[1, -1e308]])] {
+            for other in [
+                Value::Null,
+                json!("<x>"),
+                json!([]),
+                json!({}),
+                json!(-1e300),
+                json!(1e300),
+                json!(0),
+                json!([[1, -1e308]]),
+            ] {
                 let mut damaged = whole.clone();
                 *damaged.pointer_mut(&path).unwrap() = other;
                 match read(&damaged) {

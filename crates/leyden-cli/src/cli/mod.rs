@@ -142,7 +142,7 @@ commands! {
     Plan plan Measure "Predict memory, speed and cost, here or on another machine",
     Bench bench Measure "Measure a model's speed, also in turns with llama-bench",
     Load load Measure "Load-test a server with OpenAI's API",
-    Report report Measure "Show results of these commands on a page, beside each other",
+    Report report Measure "Show results on a page, or several runs beside each other",
     Hwbench hwbench Measure "Measure peak rates, and each kernel's share of them",
     Doctor doctor Measure "Show the detected hardware, and what was chosen for it",
     Completions completions Program "Print a completion script for a shell",

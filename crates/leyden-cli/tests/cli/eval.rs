@@ -91,7 +91,7 @@ fn questions_are_answered_kept_and_judged() {
     };
     let first = leyden(&[&ask[..], &["--floor", "0.1", "--report", &report]].concat()).json();
     assert_eq!((of(&first), &first["verdict"]), ((Some(3), Some(6), true), &"reached".into()));
-    assert!(std::fs::read_to_string(&report).unwrap().contains("floor of 10.00 % reached"));
+    assert!(std::fs::read_to_string(&report).unwrap().contains("Floor of 10.00 % reached."));
     // What was kept is not asked again: a state that says otherwise is believed.
     let kept = std::fs::read_to_string(&state).unwrap();
     let all_right = kept.replace("\"hits\":[false", "\"hits\":[true");

@@ -27,6 +27,7 @@ mod plan;
 mod program;
 mod prune;
 mod quantize;
+mod report;
 mod rows;
 mod run;
 mod serve;

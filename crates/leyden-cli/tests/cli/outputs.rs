@@ -34,6 +34,7 @@ fn writers(model: &str, folder: &str, text: &str) -> Vec<Vec<String>> {
             "OUT",
         ],
         &["eval", model, "--perplexity", text, "--ctx", "64", "--chunks", "2", "--save-logits", "OUT"],
+        &["plan", model, "--on", "c7g.metal", "--report", "OUT"],
     ]
     .iter()
     .map(|words| words.iter().map(|word| (*word).to_owned()).collect())

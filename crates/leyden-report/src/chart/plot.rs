@@ -211,7 +211,8 @@ impl Frame {
             }
             path
         };
-        if series.band.len() == series.points.len() && series.points.len() > 1 {
+        let is_band = series.is_lined() && series.points.len() > 1;
+        if is_band && series.band.len() == series.points.len() {
             let edge = |pick: fn(&(f64, f64)) -> f64| {
                 let both = series.points.iter().zip(&series.band);
                 both.map(|(p, b)| (self.at_x(p.0), self.at_y(pick(b)))).collect::<Vec<_>>()

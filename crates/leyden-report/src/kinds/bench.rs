@@ -52,7 +52,10 @@ pub(super) fn read(doc: Doc<'_>) -> Result<Run, Error> {
         about: About {
             command: String::new(),
             program: doc.text("version").map_or(String::new(), |version| format!("leyden {version}")),
-            machine: first.doc.text("cpu_info").unwrap_or_default().to_owned(),
+            machine: match doc.find("about") {
+                Some(_) => String::new(),
+                None => first.doc.text("cpu_info").unwrap_or_default().to_owned(),
+            },
             date: first.doc.text("test_time").unwrap_or_default().to_owned(),
         },
         names: ["leyden", "other"],

@@ -144,7 +144,7 @@ fn search(doc: &Doc<'_>, run: &mut Run) -> Result<(), Error> {
     let mut group = Group::new("Users within the SLO", "users", Unit::Number(""), Some(Better::Higher));
     group.figures.push(Figure::new("maximum", users, None));
     // A single number needs no bar on a page of its own; beside other runs it is the main figure.
-    run.compared.push(group);
+    run.compared.insert(0, group);
     run.sections.insert(0, Section::new("Steps of the search", vec![Block::Table(table)]));
     Ok(())
 }

@@ -58,7 +58,8 @@ fn about(doc: &Doc<'_>, known: About) -> About {
     About {
         command: text("command", known.command),
         program: text("program", known.program),
-        machine: text("machine", known.machine),
+        // The machine of a plan is seldom the one that made it.
+        machine: if known.machine.is_empty() { text("machine", String::new()) } else { known.machine },
         date: text("date", known.date),
     }
 }

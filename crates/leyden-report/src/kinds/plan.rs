@@ -335,7 +335,10 @@ fn ranking(all: &[Doc<'_>], labels: &[String]) -> Run {
         }
         let known = values.iter().flatten().map(|v| v.value);
         group.axis.extent = if unit == Unit::Dollars { Extent::of(known) } else { Extent::Zero };
-        if !group.figures.is_empty() {
+        // Figures that are the same for all, or as those before, tell nothing.
+        let is_new = columns.iter().all(|(_, _, known)| *known != values);
+        let differ = values.iter().any(|value| *value != values[0]) || values.len() == 1;
+        if !group.figures.is_empty() && is_new && differ {
             columns.push((title, unit, values));
             groups.push(group);
         }

@@ -82,7 +82,8 @@ pub(super) fn plot(doc: &Doc<'_>) -> Result<Option<Block>, Error> {
         series,
         vertical: vertical.collect(),
         horizontal: Vec::new(),
-        note: "Below the slope the read bandwidth limits a step, below the flat lines the multiplications of a type."
+        note: "Below the slope the read bandwidth of memory limits a step, which caches can exceed; below the flat lines the \
+             multiplications of a type do."
             .to_owned(),
     })))
 }
