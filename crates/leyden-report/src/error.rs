@@ -28,8 +28,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn file(path: &Path, what: impl ToString) -> Error {
-        Error::File { file: path.display().to_string(), what: what.to_string() }
+    pub(crate) fn file(path: &Path, what: impl Into<String>) -> Error {
+        Error::File { file: path.display().to_string(), what: what.into() }
     }
 
     pub(crate) fn field(field: &str, what: impl Into<String>) -> Error {

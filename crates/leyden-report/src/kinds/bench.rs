@@ -28,7 +28,7 @@ pub(super) fn is_one(document: &Value) -> bool {
     document.get("tests").is_some()
 }
 
-pub(super) fn read(doc: Doc<'_>) -> Result<Run, Error> {
+pub(super) fn read(doc: &Doc<'_>) -> Result<Run, Error> {
     let tests = doc.items("tests")?.into_iter().map(test).collect::<Result<Vec<_>, _>>()?;
     let first = tests.first().ok_or_else(|| Error::field("tests", "is empty"))?;
     let file = first.doc.need_text("model_filename")?;
@@ -61,7 +61,7 @@ pub(super) fn read(doc: Doc<'_>) -> Result<Run, Error> {
         names: ["leyden", "other"],
         groups,
         lines: lines(&tests),
-        sections: vec![Section::new("Tests", vec![Block::Table(table(&tests)), Block::Facts(facts(&doc, first))])],
+        sections: vec![Section::new("Tests", vec![Block::Table(table(&tests)), Block::Facts(facts(doc, first))])],
         notes: vec![
             "Rates are medians of the repetitions; lines over bars go from the lowest to the highest. Prompts are random \
              tokens, and nothing is sampled."

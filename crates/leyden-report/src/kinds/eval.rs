@@ -13,18 +13,18 @@ pub(super) fn is_one(document: &Value) -> bool {
     ["tasks", "perplexity"].iter().any(|key| document.get(key).is_some())
 }
 
-pub(super) fn read(doc: Doc<'_>) -> Result<Run, Error> {
+pub(super) fn read(doc: &Doc<'_>) -> Result<Run, Error> {
     let model = doc.need_text("model")?;
     let name = file_name(model).to_owned();
     let mut run =
         Run { title: format!("Quality of {name}"), names: ["model", "reference"], name, ..Run::default() };
     if doc.find("tasks").is_some() {
-        tasks(&doc, &mut run)?
+        tasks(doc, &mut run)?
     } else {
-        text(&doc, &mut run)?
+        text(doc, &mut run)?
     }
     if let Some(verdict) = doc.text("verdict") {
-        run.headline = Some(headline(&doc, verdict, run.headline.as_ref())?);
+        run.headline = Some(headline(doc, verdict, run.headline.as_ref())?);
     }
     let mut facts = vec![("model".to_owned(), model.to_owned())];
     for (label, key) in [("reference", "reference"), ("text", "file")] {
@@ -121,11 +121,8 @@ fn tasks(doc: &Doc<'_>, run: &mut Run) -> Result<(), Error> {
         }
     }
     // The floor is one line, however many tasks are compared with it.
-    let mut marks = 0;
-    for figure in group.figures.iter_mut().filter(|f| f.limit.is_some()) {
-        marks += 1;
-        figure.limit = figure.limit.take().filter(|_| marks == 1);
-    }
+    let limited = group.figures.iter_mut().filter(|figure| figure.limit.is_some());
+    limited.skip(1).for_each(|figure| figure.limit = None);
     run.headline = Some(Headline {
         tone: Tone::Plain,
         word: String::new(),

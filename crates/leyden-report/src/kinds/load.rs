@@ -17,22 +17,22 @@ pub(super) fn is_one(document: &Value) -> bool {
     matches!(kind, Some("run" | "find_users" | "compare"))
 }
 
-pub(super) fn read(doc: Doc<'_>) -> Result<Run, Error> {
+pub(super) fn read(doc: &Doc<'_>) -> Result<Run, Error> {
     let server = doc.get("server")?;
     let url = server.need_text("url")?;
     let model = server.text("model").unwrap_or_default();
     let name = if model.is_empty() { url } else { model }.to_owned();
     let mut run = Run { title: format!("Load test of {name}"), name, ..Run::default() };
     match doc.need_text("kind")? {
-        "find_users" => search(&doc, &mut run)?,
-        "compare" => compare(&doc, &mut run)?,
+        "find_users" => search(doc, &mut run)?,
+        "compare" => compare(doc, &mut run)?,
         _ => {
             let summary = doc.get("summary")?;
             run.headline = Some(headline(&summary)?);
             summary::add(&summary, &mut run)?;
         }
     }
-    run.sections.push(Section::new("Load", vec![Block::Facts(facts(&doc, url, model)?)]));
+    run.sections.push(Section::new("Load", vec![Block::Facts(facts(doc, url, model)?)]));
     run.notes.push(
         "Percentiles are by the nearest rank. Time to first token and inter-token times are those of events with content, as \
          they arrived."

@@ -19,7 +19,7 @@ struct Kind {
     /// Returns true for documents of this kind.
     is_one: fn(&Value) -> bool,
     /// Reads one.
-    read: fn(Doc<'_>) -> Result<Run, Error>,
+    read: fn(&Doc<'_>) -> Result<Run, Error>,
 }
 
 /// KINDS, in the order in which they are tried.
@@ -45,7 +45,7 @@ pub fn read(document: &Value) -> Result<Run, Error> {
         )));
     };
     let doc = Doc::new(document);
-    let mut run = (kind.read)(doc.clone())?;
+    let mut run = (kind.read)(&doc)?;
     run.kind = kind.name;
     run.about = about(&doc, run.about);
     Ok(run)

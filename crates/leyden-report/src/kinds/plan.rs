@@ -52,40 +52,40 @@ pub(super) fn is_one(document: &Value) -> bool {
     has("workload") && has("memory_bytes") || has("machines") || has("types")
 }
 
-pub(super) fn read(doc: Doc<'_>) -> Result<Run, Error> {
+pub(super) fn read(doc: &Doc<'_>) -> Result<Run, Error> {
     if doc.find("machines").is_some() {
-        return machines(&doc);
+        return machines(doc);
     }
     if doc.find("types").is_some() {
-        return types(&doc);
+        return types(doc);
     }
     let (model, machine) = (doc.get("model")?, doc.get("machine")?);
     let name = file_name(model.need_text("file")?).to_owned();
     let place = machine.need_text("name")?.to_owned();
     let mut run = Run {
         title: format!("Plan for {name}"),
-        headline: Some(headline(&doc)?),
+        headline: Some(headline(doc)?),
         about: About {
             program: doc.text("version").map_or(String::new(), |version| format!("leyden {version}")),
             machine: format!("{place}, {} cores", machine.number("cores")?),
             ..About::default()
         },
         names: ["predicted", "measured"],
-        groups: groups(&doc)?,
+        groups: groups(doc)?,
         name: format!("{name} on {place}"),
         ..Run::default()
     };
     if let Some(users) = doc.find("slo").and_then(|slo| slo.find_number("users.value")) {
         run.tiles.push(("users within the limits".to_owned(), number(users)));
     }
-    run.tiles.extend(tiles(&doc));
-    run.plots.extend(memory(&doc)?);
-    run.plots.extend(roofline::plot(&doc)?);
-    if let Some(table) = checked(&doc, &mut run)? {
+    run.tiles.extend(tiles(doc));
+    run.plots.extend(memory(doc)?);
+    run.plots.extend(roofline::plot(doc)?);
+    if let Some(table) = checked(doc, &mut run)? {
         run.sections.push(Section::new("Predicted and measured", vec![Block::Table(table)]));
     }
-    run.sections.push(Section::new("Predicted figures", vec![Block::Table(table(&doc)?)]));
-    run.sections.push(Section::new("Model, machine and load", vec![Block::Facts(facts(&doc)?)]));
+    run.sections.push(Section::new("Predicted figures", vec![Block::Table(table(doc)?)]));
+    run.sections.push(Section::new("Model, machine and load", vec![Block::Facts(facts(doc)?)]));
     run.notes.push(
         "Lines over bars go from the 10th to the 90th percentile of measured / predicted on the same kind of processor, and are \
          wider where the machine comes from specifications."

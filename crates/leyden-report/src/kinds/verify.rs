@@ -15,7 +15,7 @@ pub(super) fn is_one(document: &Value) -> bool {
     document.get("evidence").is_some_and(Value::is_object) && document.get("signature").is_some()
 }
 
-pub(super) fn read(doc: Doc<'_>) -> Result<Run, Error> {
+pub(super) fn read(doc: &Doc<'_>) -> Result<Run, Error> {
     let evidence = doc.get("evidence")?;
     let path = evidence.get("model")?.need_text("path")?;
     let name = file_name(path).to_owned();
