@@ -1,5 +1,6 @@
 //! [`Error`]: errors of tasks, with the part of the request that each is about.
 
+use crate::calibration::CalibrationError;
 use crate::kind::TaskKind;
 
 /// Part of a request.
@@ -97,6 +98,9 @@ pub enum ErrorKind {
     /// Output of another head than the one that the task named.
     #[error("the output of another head than the task's")]
     Output,
+    /// Calibration that is for another model or other settings, or scores that it cannot decide on.
+    #[error("{0}")]
+    Calibration(#[source] CalibrationError),
     /// Error of the tokenizer or the chat template.
     #[error("{0}")]
     Text(#[source] leyden_text::Error),

@@ -2,11 +2,13 @@
 //! into results.
 //!
 //! Library and server share every rule of this crate: prompts before texts, truncation, windows of long texts, pairs,
-//! and the choice of entities. It computes nothing with weights and does no input or output.
+//! calibrated decisions, and the choice of entities. It computes nothing with weights and does no input or output.
 #![forbid(unsafe_code)]
 
+pub mod calibration;
 mod classify;
 mod compare;
+mod decide;
 mod embed;
 mod embed_sparse;
 mod embed_tokens;
@@ -28,6 +30,7 @@ mod vectors;
 
 pub use classify::Classify;
 pub use compare::Compare;
+pub use decide::{Decide, Decided};
 pub use embed::Embed;
 pub use embed_sparse::EmbedSparse;
 pub use embed_tokens::{EmbedTokens, Rows};
