@@ -7,12 +7,14 @@ use leyden_engine::schedule::SchedulerOptions;
 use leyden_engine::{Engine, EngineOptions};
 use leyden_kernels::attention::{BLOCK_TOKENS, KvType};
 use leyden_models::Pooling;
+use leyden_tasks::calibration::{Answer, Decider};
 use leyden_tasks::{
-    Aggregation, Classify, Embed, EmbedSparse, EmbedTokens, Entity, ExtractLabels, ExtractTokens,
+    Aggregation, Classify, Decide, Embed, EmbedSparse, EmbedTokens, Entity, ExtractLabels, ExtractTokens,
     LongDocument, Plan, Preface, Rerank, Rows, SpanOptions, Task, TaskKind, TextInput, TextOptions,
     Truncation, VectorShape, ranked,
 };
 use std::fmt;
+use std::sync::Arc;
 
 /// Maximum number of tokens of a step with several texts; larger steps are hardly faster.
 const STEP_TOKENS: usize = 1024;
@@ -88,6 +90,16 @@ pub struct Label<'m> {
     pub label: &'m str,
     /// Probability or, for a regression model, its value.
     pub score: f32,
+}
+
+/// Decision on a text by a calibration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelDecision<'m> {
+    /// Kind.
+    pub answer: Answer,
+    /// Labels with their calibrated probabilities, the most probable first. An abstention has the set if the promise is
+    /// about sets, else nothing.
+    pub labels: Vec<Label<'m>>,
 }
 
 /// Computation of vectors, labels and relevance scores of texts, many in a step. The results for a text do not depend
@@ -210,6 +222,40 @@ impl<'m> Embedder<'m> {
         let names = self.model.config().classifier().map_or(&[][..], |classifier| &classifier.labels);
         let label = |(label, score): (usize, f32)| Label { label: &names[label], score };
         Ok(all.into_iter().map(|rows| ranked(rows.values).into_iter().map(label).collect()).collect())
+    }
+
+    /// Computes the logits of all labels of each text, in the order of texts and of the model's labels.
+    ///
+    /// # Errors
+    /// As [`classify`](Self::classify).
+    pub fn label_logits<T: AsRef<str>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, Error> {
+        let form = (self.text.truncation, true);
+        let plan = Classify::plan(&self.model.task_model(), TaskKind::Classify, inputs(texts), form);
+        Ok(self.run(plan)?.into_iter().map(|rows| rows.values).collect())
+    }
+
+    /// Decides on the label of each text, in the order of texts: a label, a set of labels, or an abstention. `decider`
+    /// is made for this model by [`Model::decider`].
+    ///
+    /// # Errors
+    /// As [`classify`](Self::classify), or the calibration is for another treatment of texts that are too long.
+    pub fn decide<T: AsRef<str>>(
+        &mut self,
+        texts: &[T],
+        decider: &Decider,
+    ) -> Result<Vec<LabelDecision<'m>>, Error> {
+        let refused = |error| self.model.calibration_error(error);
+        decider.check_texts(self.options.truncate, self.model.config().context).map_err(refused)?;
+        let form = (self.text.truncation, true);
+        let plan = Decide::plan(&self.model.task_model(), inputs(texts), Arc::new(decider.clone()), form);
+        let all = self.run(plan)?;
+        let names = self.model.config().classifier().map_or(&[][..], |classifier| &classifier.labels);
+        let label = |(label, score): (usize, f32)| Label { label: &names[label], score };
+        let decided = |decided: leyden_tasks::Decided| LabelDecision {
+            answer: decided.decision.answer,
+            labels: decided.decision.labels.into_iter().map(label).collect(),
+        };
+        Ok(all.into_iter().map(decided).collect())
     }
 
     /// Computes the relevance of each document for a question, from 0 to 1, in their order. A document that does not

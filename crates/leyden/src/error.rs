@@ -52,6 +52,14 @@ pub enum Error {
         /// Error of the task.
         error: leyden_tasks::Error,
     },
+    /// Calibration that is for another model or other settings, or that does not support a promise.
+    #[error("{file}: {error}")]
+    Calibration {
+        /// Path of the model, or of one of its files.
+        file: String,
+        /// Error of the calibration.
+        error: leyden_tasks::calibration::CalibrationError,
+    },
     /// Option with an invalid value.
     #[error("{name}: {what}")]
     Option {

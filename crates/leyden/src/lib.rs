@@ -25,6 +25,7 @@
 
 mod batch;
 mod breakers;
+mod calibration_files;
 mod embedder;
 mod error;
 mod generation;
@@ -38,7 +39,7 @@ mod session;
 
 pub use batch::{Batch, LogitsReader};
 pub use breakers::{SEQUENCE_BREAKERS, sequence_breakers};
-pub use embedder::{EmbedOptions, Embedder, Label};
+pub use embedder::{EmbedOptions, Embedder, Label, LabelDecision};
 pub use error::Error;
 pub use generation::{Event, Finish, Generation, StreamEvent};
 pub use leyden_constrain::{Compiled, Constraint, Grammar, JsonForm, Vocabulary};
@@ -53,6 +54,7 @@ pub use leyden_kernels::gemm::{LayoutChoice, LayoutRule};
 pub use leyden_kernels::placement::Replicas;
 pub use leyden_kernels::{Level, Tier};
 pub use leyden_models::{Adapter, AdapterSet, Make, PackCache, PackReport, Pooling, Prompts};
+pub use leyden_tasks::calibration;
 pub use leyden_tasks::{
     Aggregation, Entity, Error as TaskError, ErrorKind as TaskErrorKind, Place, SpanOptions, TaskKind,
 };

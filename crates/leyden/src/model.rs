@@ -145,6 +145,8 @@ pub struct Model {
     adapters: (Vec<Arc<Adapter>>, AdapterSet),
     load_time: Duration,
     packs: PackReport,
+    /// The options `int8` and `exact`.
+    arithmetic: (bool, bool),
 }
 
 impl fmt::Debug for Model {
@@ -255,6 +257,7 @@ impl Model {
             adapters,
             load_time,
             packs,
+            arithmetic: (options.int8, options.exact),
         })
     }
 
@@ -502,6 +505,11 @@ impl Model {
     #[must_use]
     pub fn packs(&self) -> &PackReport {
         &self.packs
+    }
+
+    /// Returns the options `int8` and `exact` with which the model was loaded.
+    pub(crate) fn arithmetic(&self) -> (bool, bool) {
+        self.arithmetic
     }
 
     /// Returns the time of loading.
