@@ -4,9 +4,11 @@
 //!   is its file format for a model's log probabilities.
 //! - [`Suite`]: the questions of a [`Task`] with a known name, scored as in lm-evaluation-harness, or of the user's
 //!   own file; [`State`] keeps the outcomes so far.
+//! - [`calibrate`]: calibration of classifiers, and its check on held-out halves.
 //! - [`stats`]: intervals, and tests of paired outcomes.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod compare;
 mod divergence;
 mod error;
