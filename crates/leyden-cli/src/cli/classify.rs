@@ -1,9 +1,12 @@
 //! `leyden classify`: labels of texts.
 
+mod decisions;
+
 use super::encoding::Encoding;
 use super::failure::Failure;
 use super::labels::Labels;
 use super::rows::{self, Shown};
+use decisions::Calibrated;
 use leyden::{EmbedOptions, Label, Model};
 use serde_json::Value;
 use std::io::Write;
@@ -12,6 +15,9 @@ use std::io::Write;
 /// classification. Scores are softmax probabilities, or for models with several labels per text the logistic
 /// probability of each label. With
 /// --labels any embedding model works; scores are then cosines of the vectors of text and label.
+///
+/// With --calibration, a file of leyden calibrate, each text gets a label, a set of labels or `abstain`, with the
+/// coverage of --coverage or the error rate of --max-error (docs/calibrate.md).
 ///
 /// Output rows have the fields of the input row. A row that cannot be computed gets `error` with the reason, and the
 /// exit code is then 1. With --output, the same command continues an interrupted run.
@@ -24,6 +30,8 @@ pub(crate) struct Args {
     top: u32,
     #[command(flatten)]
     labels: Labels,
+    #[command(flatten)]
+    calibrated: Calibrated,
 }
 
 /// Labels, with vectors of their descriptions.
@@ -104,6 +112,9 @@ fn best(mut labels: Vec<Label<'_>>, top: u32) -> Best<'_> {
 
 /// Classifies the texts and prints labels.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Some(read) = args.calibrated.read()? {
+        return decisions::execute(&args.encoding, &args.calibrated, &read, out);
+    }
     let described = args.labels.described()?;
     let run = format!("classify {} {described:?}", args.top);
     let model = args.encoding.load()?;

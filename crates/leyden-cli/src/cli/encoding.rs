@@ -68,19 +68,29 @@ fn counted(rows: u64) -> String {
 impl<I: clap::Args> Encoding<I> {
     /// Loads the model. Returns it with a text that identifies it.
     pub(super) fn load(&self) -> Result<(Model, String), Failure> {
+        self.load_model(&self.model)
+    }
+
+    /// Loads a model with the same options. Returns it with a text that identifies it.
+    pub(super) fn load_model(&self, model: &Path) -> Result<(Model, String), Failure> {
         let options = LoadOptions::new()
             .threads(self.threads)
             .isa(self.arithmetic.isa)
             .exact(self.arithmetic.exact)
             .int8(self.arithmetic.int8)
             .packs(self.packs.cache());
-        let path = self.hub.obtain(&self.model, self.notes)?;
+        let path = self.hub.obtain(model, self.notes)?;
         let model = Model::open(&path, &options)?;
         packs::tell(&model, self.notes);
         let Arithmetic { exact, int8, .. } = self.arithmetic;
         let identity =
             format!("{:016x} exact {exact} int8 {int8} truncate {}", inputs::identity(&path), self.truncate);
         Ok((model, identity))
+    }
+
+    /// Returns true with the option `--truncate`.
+    pub(super) fn truncates(&self) -> bool {
+        self.truncate
     }
 
     /// Adds the option `--truncate`.

@@ -6,6 +6,8 @@
 
 mod arithmetic;
 mod bench;
+mod calibrate;
+mod calibration_file;
 mod chats;
 mod classify;
 mod completions;
@@ -138,6 +140,7 @@ commands! {
     Convert convert Smaller "Convert a Hugging Face folder to GGUF, or back",
     Pack pack Smaller "Cache a model's packed weights for faster starts",
     Eval eval Prove "Measure perplexity, KL divergence and scores of tasks",
+    Calibrate calibrate Prove "Calibrate a classifier, for answers with a stated error rate",
     Verify verify Prove "Compare a model with floors: a verdict with signed evidence",
     Plan plan Measure "Predict memory, speed and cost, here or on another machine",
     Bench bench Measure "Measure a model's speed, also in turns with llama-bench",
@@ -158,6 +161,7 @@ impl Command {
             Command::Doctor(_)
                 | Command::Eval(_)
                 | Command::Verify(_)
+                | Command::Calibrate(_)
                 | Command::Quantize(_)
                 | Command::Prune(_)
                 | Command::Pack(_)
