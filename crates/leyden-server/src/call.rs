@@ -72,6 +72,14 @@ impl Call {
         Call { wish, lease: lease.map(Arc::new), ..self }
     }
 
+    /// Returns a call for further work of the same request, without its body and without a model.
+    pub(crate) fn further(&self) -> Call {
+        let (place, query) = ((self.route, self.variable.clone()), self.query.clone());
+        let call = Call::new(self.caller.clone(), Arc::clone(&self.entry), place, query);
+        // The answers so far stay in memory.
+        Call { shown_bytes: self.shown_bytes.clone(), ..call }
+    }
+
     /// Sets how long the model stays in memory after its last request, if it is loaded on demand.
     pub(crate) fn keep_model(&self, idle: Option<Duration>) {
         if let Some(lease) = &self.lease {

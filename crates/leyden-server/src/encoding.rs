@@ -69,6 +69,11 @@ impl Paths {
         Paths { texts, queries }
     }
 
+    /// Returns the path of a text.
+    pub(crate) fn text(&self, index: usize) -> &str {
+        self.at(Place::Text(index))
+    }
+
     fn at(&self, place: Place) -> &str {
         match place {
             Place::Text(i) => self.texts.get(i).map_or("", String::as_str),

@@ -1,6 +1,7 @@
 //! [`Model`]: a loaded model and the options for serving it.
 
 use crate::adapters::ServedAdapter;
+use crate::calibrated::Calibrated;
 use crate::defaults::Defaults;
 use crate::fingerprint::Fingerprint;
 use crate::worker_options::WorkerOptions;
@@ -44,6 +45,8 @@ pub struct Model {
     pub pooling: Pooling,
     /// Prefixes for each kind of text that is embedded.
     pub prompts: Prompts,
+    /// Calibration of a classifier, made for this model and these settings.
+    pub calibrated: Option<Calibrated>,
     /// Options of each engine.
     pub worker: WorkerOptions,
     /// Description for clients.

@@ -2,6 +2,7 @@
 
 use crate::about::{About, capabilities};
 use crate::adapters::Adapters;
+use crate::calibrated::Calibrated;
 use crate::defaults::Defaults;
 use crate::failure::Error;
 use crate::generic_tools;
@@ -62,6 +63,7 @@ pub(crate) struct Served {
     pub(crate) network: Arc<dyn leyden_models::Network>,
     pub(crate) adapters: Adapters,
     pub(crate) prompts: Prompts,
+    pub(crate) calibrated: Option<Calibrated>,
     /// The tokens for fill-in-the-middle, computed at the first use: that reads the whole vocabulary.
     fim: OnceLock<Option<FillInMiddle>>,
 }
@@ -117,6 +119,7 @@ impl Served {
             network: Arc::clone(&model.network),
             adapters: Adapters::new(model.adapters),
             prompts: model.prompts,
+            calibrated: model.calibrated,
             name: model.name,
             tokenizer: model.tokenizer,
             template: model.template,

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
 use crate::call::Call;
+use crate::decisions::{self, Decisions};
 use crate::dialect::Dialect;
 use crate::embedding;
 use crate::encoding::{self, Input, PairOf, Paths, Placed, Planned};
@@ -19,9 +20,7 @@ use crate::served::Served;
 use crate::streamed_json::{self, StreamedJson};
 use crate::truncation;
 use hyper::{Response, StatusCode};
-use leyden_tasks::{
-    Classify, Compare, EmbedSparse, EmbedTokens, Rows, TaskKind, TextInput, TextOptions, ranked,
-};
+use leyden_tasks::{Classify, Compare, EmbedSparse, EmbedTokens, TaskKind, TextInput, TextOptions, ranked};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,19 +126,39 @@ fn predicted(value: Value) -> (Vec<Vec<Placed>>, bool) {
     }
 }
 
-type Ready = (Planned<Classify>, bool);
+/// Request to `/predict`.
+enum Predicted {
+    /// Scores of labels.
+    Scores(Planned<Classify>),
+    /// Scores of labels, and decisions by a calibration.
+    Decisions(Decisions),
+}
 
-fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
+/// Returns the request, and true if its texts or pairs are several.
+fn read_predict(app: &App, call: &Call) -> Result<(Predicted, bool), ApiError> {
     let mut body = call.fields(app)?;
     let model = &RequestModel::take(app, &mut body)?;
-    let long = truncation::read(&mut body, false);
+    // Answers have another form with decisions, so that a field must ask for them.
+    let wanted = decisions::read(model, &mut body, false)?;
+    let long = decisions::truncation(model, &mut body, wanted.as_ref())?;
     let raw = body.flag("raw_scores").unwrap_or(false);
     let (inputs, several) = predicted(body.take("inputs").unwrap_or_default());
     let pairs = inputs.iter().filter(|texts| texts.len() == 2).count();
+    if wanted.is_some() && pairs > 0 {
+        return Err(ApiError::conflict(
+            "inputs",
+            "`inputs`: a calibration is about texts, not about pairs of texts",
+        ));
+    }
     let planned = if pairs == 0 {
         let (paths, texts): (Vec<_>, Vec<_>) = inputs.into_iter().flatten().unzip();
         let texts = texts.into_iter().map(TextInput::from);
-        encoding::plan(model, call, &Paths::new(paths), |parts| {
+        let paths = Paths::new(paths);
+        if let Some(wanted) = wanted {
+            let planned = wanted.plan(model, call, (paths, texts.collect()), (long, raw))?;
+            return Ok((Predicted::Decisions(planned), several));
+        }
+        encoding::plan(model, call, &paths, |parts| {
             Classify::plan(parts, TaskKind::Classify, texts, (long, raw))
         })?
     } else if pairs == inputs.len() {
@@ -151,21 +170,38 @@ fn read_predict(app: &App, call: &Call) -> Result<Ready, ApiError> {
     } else {
         return Err(ApiError::conflict("inputs", "`inputs`: texts and pairs of texts exclude each other"));
     };
-    Ok((planned, several))
+    Ok((Predicted::Scores(planned), several))
 }
 
 pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, (planned, several)) = prompt::prepare(&app, call, read_predict).await?;
-    let labels: Arc<[String]> = encoding::labels(&planned.model).to_vec().into();
-    let (scores, _) = planned.run(app, call).await?;
-    let mut pieces = StreamedJson::new();
-    let shown = |rows: Rows| {
-        let labels = Arc::clone(&labels);
-        pieces.list(ranked(rows.values), move |(label, score), out| {
-            streamed_json::json(&json!({ "label": labels.get(label), "score": score }), out);
-        })
+    let (call, (predicted, several)) = prompt::prepare(&app, call, read_predict).await?;
+    let model = match &predicted {
+        Predicted::Scores(planned) => &planned.model,
+        Predicted::Decisions(decisions) => decisions.model(),
     };
-    let mut all: Vec<Value> = scores.into_iter().map(shown).collect();
+    let labels: Arc<[String]> = encoding::labels(model).to_vec().into();
+    let all: Vec<(Vec<f32>, Option<Value>)> = match predicted {
+        Predicted::Scores(planned) => {
+            let (scores, _) = planned.run(app, call).await?;
+            scores.into_iter().map(|rows| (rows.values, None)).collect()
+        }
+        Predicted::Decisions(decisions) => {
+            let (all, _) = decisions.run(app, call).await?;
+            all.into_iter().map(|(scores, decision)| (scores, Some(decision))).collect()
+        }
+    };
+    let mut pieces = StreamedJson::new();
+    let shown = |(scores, decision): (Vec<f32>, Option<Value>)| {
+        let labels = Arc::clone(&labels);
+        let scores = pieces.list(ranked(scores), move |(label, score), out| {
+            streamed_json::json(&json!({ "label": labels.get(label), "score": score }), out);
+        });
+        match decision {
+            None => scores,
+            Some(decision) => json!({ "decision": decision, "scores": scores }),
+        }
+    };
+    let mut all: Vec<Value> = all.into_iter().map(shown).collect();
     let shown = if several { Value::Array(all) } else { all.pop().unwrap_or_default() };
     Ok(pieces.document(&shown))
 }
@@ -274,13 +310,19 @@ pub(crate) fn describe_predict(app: &App) -> Value {
         json!({ "type": "array", "minItems": 1, "maxItems": app.limits.embedding_inputs, "items": pair });
     let inputs = json!({ "anyOf": [text, pair, several] });
     let flag = json!({ "type": "boolean", "default": false });
-    let body = body(app, &inputs, with(json!({ "raw_scores": flag }), truncation::schema()));
+    let fields = with(json!({ "raw_scores": flag }), decisions::schema());
+    let body = body(app, &inputs, with(fields, truncation::schema()));
     let label = json!({
         "type": "object", "required": ["label", "score"],
         "properties": { "label": text, "score": { "type": "number" } }
     });
     let one = json!({ "type": "array", "items": label });
-    let answer = json!({ "type": "array", "items": { "anyOf": [label, one] } });
+    let decided = json!({
+        "type": "object", "required": ["decision", "scores"],
+        "properties": { "decision": decisions::answer_schema(), "scores": one }
+    });
+    let several = json!({ "type": "array", "items": { "anyOf": [label, one, decided] } });
+    let answer = json!({ "anyOf": [several, decided] });
     operation("tei_predict", "Classify texts or pairs of texts", Some(&body), &answer)
 }
 

@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::chat_input;
+use crate::decisions::{self, Decisions};
 use crate::encoding::{self, PairOf, Paths, Placed, Planned};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
@@ -18,7 +19,7 @@ use crate::usage::Usage;
 use hyper::Response;
 use leyden_models::Labelled;
 use leyden_tasks::{
-    Classify, Compare, Embed, EmbedTokens, LongDocument, Rerank, Rows, TaskKind, TextInput, TextOptions,
+    Classify, Compare, Embed, EmbedTokens, LongDocument, Rerank, TaskKind, TextInput, TextOptions,
     VectorShape, best,
 };
 use serde_json::{Value, json};
@@ -118,28 +119,60 @@ pub(crate) async fn score(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
     Ok(answer(StreamedJson::new(), &id, &name, &data.collect(), usage))
 }
 
-fn read_classify(app: &App, call: &Call) -> Result<Planned<Classify>, ApiError> {
+/// Request to `/classify`.
+enum Classified {
+    /// Scores of labels.
+    Scores(Planned<Classify>),
+    /// Scores of labels, and decisions by a calibration.
+    Decisions(Decisions),
+}
+
+fn read_classify(app: &App, call: &Call) -> Result<Classified, ApiError> {
     let mut body = call.fields(app)?;
     let model = &RequestModel::take(app, &mut body)?;
-    let long = truncation::read(&mut body, false);
+    let wanted = decisions::read(model, &mut body, true)?;
+    let long = decisions::truncation(model, &mut body, wanted.as_ref())?;
     let raw = !body.flag("use_activation").unwrap_or(true);
     let input = chat_input::read(app, call, model, &mut body, long)?;
     let (paths, texts) = encoding::texts(model, input)?;
-    encoding::plan(model, call, &paths, |parts| Classify::plan(parts, TaskKind::Classify, texts, (long, raw)))
+    if let Some(wanted) = wanted {
+        return Ok(Classified::Decisions(wanted.plan(model, call, (paths, texts), (long, raw))?));
+    }
+    let planned = encoding::plan(model, call, &paths, |parts| {
+        Classify::plan(parts, TaskKind::Classify, texts, (long, raw))
+    });
+    Ok(Classified::Scores(planned?))
 }
 
 pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
-    let (call, planned) = prompt::prepare(&app, call, read_classify).await?;
-    let (id, model) = (format!("classify-{}", call.entry.id()), planned.model.clone());
-    let name = model.answer_name();
-    let (scores, usage) = planned.run(app, call).await?;
-    let labels = encoding::labels(&model);
-    let mut pieces = StreamedJson::new();
-    let shown = |(i, rows): (usize, Rows)| {
-        let label = best(&rows.values).and_then(|best| labels.get(best));
-        json!({ "index": i, "label": label, "probs": pieces.numbers(rows.values), "num_classes": rows.width })
+    let (call, classified) = prompt::prepare(&app, call, read_classify).await?;
+    let id = format!("classify-{}", call.entry.id());
+    let model = match &classified {
+        Classified::Scores(planned) => &planned.model,
+        Classified::Decisions(decisions) => decisions.model(),
     };
-    let data: Value = scores.into_iter().enumerate().map(shown).collect();
+    let (name, labels) = (model.answer_name(), encoding::labels(model).to_vec());
+    let (all, usage): (Vec<(Vec<f32>, Option<Value>)>, Usage) = match classified {
+        Classified::Scores(planned) => {
+            let (scores, usage) = planned.run(app, call).await?;
+            (scores.into_iter().map(|rows| (rows.values, None)).collect(), usage)
+        }
+        Classified::Decisions(decisions) => {
+            let (all, usage) = decisions.run(app, call).await?;
+            (all.into_iter().map(|(scores, decision)| (scores, Some(decision))).collect(), usage)
+        }
+    };
+    let mut pieces = StreamedJson::new();
+    let shown = |(i, (scores, decision)): (usize, (Vec<f32>, Option<Value>))| {
+        let (label, width) = (best(&scores).and_then(|best| labels.get(best)), scores.len());
+        let mut item =
+            json!({ "index": i, "label": label, "probs": pieces.numbers(scores), "num_classes": width });
+        if let Some(decision) = decision {
+            item["decision"] = decision;
+        }
+        item
+    };
+    let data: Value = all.into_iter().enumerate().map(shown).collect();
     Ok(answer(pieces, &id, &name, &data, usage))
 }
 
@@ -271,8 +304,11 @@ pub(crate) fn describe_score(app: &App) -> Value {
 }
 
 pub(crate) fn describe_classify(app: &App) -> Value {
-    let item = json!({ "type": "object", "required": ["index", "label", "probs", "num_classes"] });
-    let body = chat_input::schema(app, body(app, json!({}), &[]));
+    let item = json!({
+        "type": "object", "required": ["index", "label", "probs", "num_classes"],
+        "properties": { "decision": decisions::answer_schema() }
+    });
+    let body = chat_input::schema(app, body(app, decisions::schema(), &[]));
     operation("classify", "Classify texts", Some(&body), &answered(&item))
 }
 

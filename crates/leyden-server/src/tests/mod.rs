@@ -99,6 +99,7 @@ fn model(worker: WorkerOptions) -> Model {
         sequence_breakers: vec!["\n".to_owned()],
         pooling: Pooling::default(),
         prompts: leyden_models::Prompts::default(),
+        calibrated: None,
         worker,
         info: ModelInfo {
             architecture: "llama".to_owned(),
