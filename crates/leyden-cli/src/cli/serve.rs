@@ -1,6 +1,7 @@
 //! `leyden serve`: models over HTTP.
 
 mod args;
+mod calibration;
 mod directory;
 mod evidence;
 mod prepare;

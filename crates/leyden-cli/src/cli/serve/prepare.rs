@@ -124,7 +124,10 @@ pub(super) fn ready(
             .notes
             .say(&format!("{name} has no chat template: the contents of messages are joined and continued"));
     }
+    let calibrated =
+        settings.calibration.ready(model).map_err(|what| format!("{name}: calibration: {what}"))?;
     Ok(leyden_server::Model {
+        calibrated,
         aliases: settings.aliases.clone(),
         network: Arc::clone(model.network()),
         cpus: model.replicas().to_vec(),
@@ -254,6 +257,7 @@ pub(super) fn on_demand(
     if let Some(required) = &common.evidence {
         required.look(&path, &settings)?;
     }
+    settings.calibration.look().map_err(|what| Failure::new(format!("{name}: calibration: {what}")))?;
     let known = Known::of(&path)?;
     let made_for = known.config.context;
     if let Some(ctx) = settings.context.filter(|ctx| *ctx > made_for) {

@@ -8,6 +8,7 @@ use leyden::{KvType, Pooling, SamplingParams};
 use toml::{Table, Value};
 
 use super::args::{Args, Idle};
+use super::calibration::CalibrationSettings;
 use crate::cli::failure::Failure;
 use crate::cli::lora::{self, Named};
 
@@ -30,6 +31,7 @@ pub(super) struct Settings {
     pub(super) idle: Option<Duration>,
     pub(super) preload: bool,
     pub(super) lora: Vec<Named>,
+    pub(super) calibration: CalibrationSettings,
 }
 
 impl Settings {
@@ -51,6 +53,7 @@ impl Settings {
             idle: args.idle_unload.0,
             preload: false,
             lora: Vec::new(),
+            calibration: CalibrationSettings::default(),
         }
     }
 
@@ -116,6 +119,13 @@ const KEYS: &[(&str, Setter)] = &[
         Ok(())
     }),
     ("preload", |e, v| flag(v).map(|on| e.settings.preload = on)),
+    ("calibration", |e, v| text(v).map(|text| e.settings.calibration.file = Some(PathBuf::from(text)))),
+    ("coverage", |e, v| share(v).map(|x| e.settings.calibration.coverage = Some(x))),
+    ("per_class", |e, v| flag(v).map(|on| e.settings.calibration.per_class = on)),
+    ("max_set", |e, v| from_1(v, 256).map(|n| e.settings.calibration.max_set = Some(n))),
+    ("max_error", |e, v| share(v).map(|x| e.settings.calibration.max_error = Some(x))),
+    ("confidence", |e, v| share(v).map(|x| e.settings.calibration.confidence = Some(x))),
+    ("fallback", |e, v| text(v).map(|text| e.settings.calibration.fallback = Some(text.to_owned()))),
 ];
 
 fn text(value: &Value) -> Result<&str, String> {
@@ -145,6 +155,12 @@ fn number(value: &Value, least: f64, most: f64) -> Result<f32, String> {
     let x = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     let x = x.filter(|x| (least..=most).contains(x));
     x.map(|x| x as f32).ok_or_else(|| format!("must be a number from {least} to {most}"))
+}
+
+/// Returns a number between 0 and 1.
+fn share(value: &Value) -> Result<f64, String> {
+    let x = value.as_float().filter(|x| *x > 0.0 && *x < 1.0);
+    x.ok_or_else(|| "must be a number between 0 and 1".to_owned())
 }
 
 /// Reads the file: a table `[models.NAME]` for each model, with `model` like MODEL on the command line and the other
@@ -178,9 +194,32 @@ fn parse(text: &str, settings: &Settings) -> Result<Vec<Entry>, String> {
         if entry.model.as_os_str().is_empty() {
             return Err(format!("models.{name}.model is missing: the file, folder or name of the model"));
         }
+        let checked = entry.settings.calibration.check();
+        checked.map_err(|(key, what)| format!("models.{name}.{key}: {what}"))?;
         entries.push(entry);
     }
+    check_fallbacks(&entries)?;
     Ok(entries)
+}
+
+/// Checks that the models for abstained texts are other models of the file.
+fn check_fallbacks(entries: &[Entry]) -> Result<(), String> {
+    let is_named =
+        |entry: &Entry, name: &String| entry.name == *name || entry.settings.aliases.contains(name);
+    for entry in entries {
+        let Some(fallback) = &entry.settings.calibration.fallback else { continue };
+        let name = &entry.name;
+        if is_named(entry, fallback) {
+            return Err(format!("models.{name}.fallback: the model itself cannot answer for it"));
+        }
+        if !entries.iter().any(|other| is_named(other, fallback)) {
+            let known: Vec<&str> =
+                entries.iter().map(|other| &other.name[..]).filter(|n| n != name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(format!("models.{name}.fallback: there is no model `{fallback}`; others: {known}"));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the error for an unknown key, with a similar known one.
@@ -215,6 +254,7 @@ mod tests {
             idle: Some(Duration::from_secs(300)),
             preload: false,
             lora: Vec::new(),
+            calibration: CalibrationSettings::default(),
         }
     }
 
@@ -238,6 +278,36 @@ mod tests {
         assert_eq!(lora, [(Some("pirate"), 0.0), (None, 1.0), (None, 0.5)]);
         let other = all.iter().find(|e| e.name == "org/other").unwrap();
         assert_eq!((other.settings.parallel, &*other.model), (64, Path::new("/m.gguf")));
+    }
+
+    #[test]
+    fn a_calibration_has_a_promise_and_another_model() {
+        let text = "[models.small]\nmodel = \"s\"\ncalibration = \"s.json\"\ncoverage = 0.95\nper_class = true\n\
+                    max_set = 3\nfallback = \"large\"\n[models.big]\nmodel = \"b\"\naliases = [\"large\"]";
+        let all = parse(text, &settings()).unwrap();
+        let small = all.iter().find(|e| e.name == "small").unwrap();
+        let wanted = CalibrationSettings {
+            file: Some(PathBuf::from("s.json")),
+            coverage: Some(0.95),
+            per_class: true,
+            max_set: Some(3),
+            fallback: Some("large".to_owned()),
+            ..CalibrationSettings::default()
+        };
+        assert_eq!(small.settings.calibration, wanted);
+        for (keys, wanted) in [
+            ("coverage = 0.9", "models.a.coverage: needs `calibration`"),
+            ("fallback = \"b\"", "models.a.fallback: needs `calibration`"),
+            ("calibration = \"c\"\ncoverage = 1", "models.a.coverage: must be a number between 0 and 1"),
+            ("calibration = \"c\"\nmax_set = 2", "models.a.max_set: needs `coverage`"),
+            ("calibration = \"c\"\nconfidence = 0.9", "models.a.confidence: needs `max_error`"),
+            ("calibration = \"c\"\ncoverage = 0.9\nmax_error = 0.1", "exclude each other"),
+            ("calibration = \"c\"\nfallback = \"a\"", "the model itself"),
+            ("calibration = \"c\"\nfallback = \"x\"", "there is no model `x`; others: none"),
+        ] {
+            let error = parse(&format!("[models.a]\nmodel = \"x\"\n{keys}"), &settings()).unwrap_err();
+            assert!(error.contains(wanted), "{keys}: {error}");
+        }
     }
 
     #[test]
