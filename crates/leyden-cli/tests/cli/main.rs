@@ -4,6 +4,7 @@
 
 mod abuse;
 mod bench;
+mod calibrate;
 mod constrained;
 mod conversation;
 mod convert;
