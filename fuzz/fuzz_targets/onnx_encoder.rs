@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use leyden_models::HfModel;
-use leyden_tensor::{WeightSource, in_turn};
+use leyden_tensor::{WeightSource, run_sequentially};
 
 const CONFIG: &str = r#"{"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 48, "hidden_size": 32,
     "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "max_position_embeddings": 24,
@@ -31,6 +31,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for part in ["attn_q", "attn_output", "ffn_up", "ffn_down"] {
         let name = format!("blk.0.{part}.weight");
         assert!(model.is_composed(&name) || model.optional(&name).unwrap().is_some());
-        let _ = model.composed(&name, &[32, 32], &in_turn).unwrap();
+        let _ = model.composed(&name, &[32, 32], &run_sequentially).unwrap();
     }
 });

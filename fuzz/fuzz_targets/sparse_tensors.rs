@@ -2,7 +2,7 @@
 //! first bytes choose the format, the type of the values and the sizes; the rest is cut into the tensors.
 #![no_main]
 
-use leyden_tensor::{HfQuantised, Json, Safetensors, quant};
+use leyden_tensor::{HfQuantised, Json, Safetensors, run_sequentially, quant};
 
 const OWN: &str = r#"{"quantization_config": {"quant_method": "leyden-sparse", "version": 1}}"#;
 const BITMASK: &str =
@@ -54,7 +54,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let config = Json::parse(config.as_bytes(), "config.json").unwrap();
     let method = HfQuantised::of(&config).unwrap().unwrap();
     let name = "w.weight".to_owned();
-    match method.compose(&file, &name, std::slice::from_ref(&name), &[rows, k]) {
+    match method.compose(&file, &name, std::slice::from_ref(&name), &[rows, k], &run_sequentially) {
         Ok(made) => {
             let view = made.view().unwrap();
             assert_eq!(view.shape(), [rows, k]);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::schema::{JsonForm, Lowered};
-use crate::tools::{Extent, Lenience, ToolCalls};
+use crate::tools::{CallScope, Lenience, ToolCalls};
 
 /// Names and parameter schemas of tools.
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ impl CallCheck {
     /// # Errors
     /// `tools` is not a list of tools, or the schema of a tool with `strict` cannot be enforced.
     pub fn new(tools: &Value) -> Result<CallCheck, Error> {
-        let extent = Extent::Answer { parallel: true };
-        let calls = ToolCalls::new(None, tools, None, extent, Lenience::Unenforced, JsonForm::default())?;
+        let scope = CallScope::Answer { parallel: true };
+        let calls = ToolCalls::new(None, tools, None, scope, Lenience::Unenforced, JsonForm::default())?;
         Ok(CallCheck { tools: calls.into_parameters() })
     }
 

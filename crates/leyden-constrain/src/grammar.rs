@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::gbnf;
 use crate::keys::Keys;
 use crate::schema::{self, JsonForm};
-use crate::tools::{Extent, Lenience, ToolCalls, ToolRules};
+use crate::tools::{CallScope, Lenience, ToolCalls, ToolRules};
 use crate::vocabulary::Vocabulary;
 
 /// Maximum length of a regular expression in bytes.
@@ -184,8 +184,8 @@ impl Grammar {
         only: Option<&str>,
         rules: ToolRules,
     ) -> Result<Grammar, Error> {
-        let extent = Extent::Answer { parallel: rules.parallel };
-        let calls = ToolCalls::new(Some(syntax), tools, only, extent, Lenience::None, rules.form)?;
+        let scope = CallScope::Answer { parallel: rules.parallel };
+        let calls = ToolCalls::new(Some(syntax), tools, only, scope, Lenience::None, rules.form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
@@ -196,8 +196,8 @@ impl Grammar {
     /// # Errors
     /// As [`tools`](Self::tools).
     pub fn harmony_tools(tools: &Value, only: Option<&str>, form: JsonForm) -> Result<Grammar, Error> {
-        let extent = Extent::Answer { parallel: false };
-        let calls = ToolCalls::new(None, tools, only, extent, Lenience::None, form)?;
+        let scope = CallScope::Answer { parallel: false };
+        let calls = ToolCalls::new(None, tools, only, scope, Lenience::None, form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 
@@ -222,8 +222,8 @@ impl Grammar {
                 "`uniqueItems` is supported for items that are constants alone where tools may be called";
             return Err(ErrorKind::Grammar(what.into()).into());
         }
-        let (lenience, extent) = (lenience(rules), Extent::Answer { parallel: rules.parallel });
-        let calls = ToolCalls::new(syntax, tools, None, extent, lenience, rules.form)?;
+        let (lenience, scope) = (lenience(rules), CallScope::Answer { parallel: rules.parallel });
+        let calls = ToolCalls::new(syntax, tools, None, scope, lenience, rules.form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls.or(content))) })
     }
 
@@ -241,8 +241,8 @@ impl Grammar {
         tools: &Value,
         rules: ToolRules,
     ) -> Result<Grammar, Error> {
-        let (lenience, extent) = (lenience(rules), Extent::Opened { parallel: rules.parallel });
-        let calls = ToolCalls::new(syntax, tools, None, extent, lenience, rules.form)?;
+        let (lenience, scope) = (lenience(rules), CallScope::Opened { parallel: rules.parallel });
+        let calls = ToolCalls::new(syntax, tools, None, scope, lenience, rules.form)?;
         Ok(Grammar { source: Source::Tools(Box::new(calls)) })
     }
 

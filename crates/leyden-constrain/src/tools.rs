@@ -22,14 +22,14 @@ pub(crate) struct ToolCalls {
     /// Call syntax; `None` is harmony.
     syntax: Option<CallSyntax>,
     tools: Vec<Tool>,
-    extent: Extent,
+    scope: CallScope,
     /// Schema of an answer without a call.
     content: Option<Lowered>,
 }
 
-/// Extent of the grammar.
+/// CallScope of the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum CallScope {
     /// A whole answer, of one call or several.
     Answer { parallel: bool },
     /// One call, or a section of several, each from any of its openings on.
@@ -75,7 +75,7 @@ impl ToolCalls {
         syntax: Option<&CallSyntax>,
         tools: &Value,
         only: Option<&str>,
-        extent: Extent,
+        scope: CallScope,
         lenience: Lenience,
         form: JsonForm,
     ) -> Result<ToolCalls, Error> {
@@ -123,7 +123,7 @@ impl ToolCalls {
         if read.is_empty() {
             return Err(wrong(String::new(), "there is no such tool"));
         }
-        Ok(ToolCalls { syntax: syntax.cloned(), tools: read, extent, content: None })
+        Ok(ToolCalls { syntax: syntax.cloned(), tools: read, scope, content: None })
     }
 
     /// Adds a text of a schema as an alternative to calls.
@@ -200,7 +200,7 @@ impl ToolCalls {
         let list = matches!(s.body, CallBody::Object { list: true, .. });
         let one = if list { "call".to_owned() } else { around("call", &start, &end) };
         lark.rule("one", &one);
-        let (Extent::Answer { parallel } | Extent::Opened { parallel }) = self.extent;
+        let (CallScope::Answer { parallel } | CallScope::Opened { parallel }) = self.scope;
         let several = match (parallel, list) {
             (false, _) => "one".to_owned(),
             (true, true) => "one (\",\" BLANKS? one)*".to_owned(),
@@ -212,9 +212,9 @@ impl ToolCalls {
         let (open, close) = (lark.text(&s.section.0), lark.text(&s.section.1));
         let section = (!open.is_empty()).then(|| format!("{open} BLANKS? {all} BLANKS? {close}"));
         let mut starts = Vec::new();
-        match self.extent {
-            Extent::Answer { .. } => starts.push(section.unwrap_or(all)),
-            Extent::Opened { .. } => {
+        match self.scope {
+            CallScope::Answer { .. } => starts.push(section.unwrap_or(all)),
+            CallScope::Opened { .. } => {
                 if !s.start.is_empty() || section.is_none() {
                     starts.push(if list { all } else { "one".to_owned() });
                 }
@@ -244,10 +244,10 @@ impl ToolCalls {
         }
         let calls = format!("{channel} \"commentary to=functions.\" ({})", named.join(" | "));
         lark.rule("call", &calls);
-        let start = match self.extent {
-            Extent::Opened { .. } => format!("call | \" to=functions.\" ({})", unnamed.join(" | ")),
+        let start = match self.scope {
+            CallScope::Opened { .. } => format!("call | \" to=functions.\" ({})", unnamed.join(" | ")),
             // A reasoning message may come first; its text is not part of the grammar.
-            Extent::Answer { .. } => {
+            CallScope::Answer { .. } => {
                 let (over, next) = (lark.text("<|end|>"), lark.text("<|start|>"));
                 let content = self.content.as_ref().map(|content| {
                     let json = lark.json(&content.lark);

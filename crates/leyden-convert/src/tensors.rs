@@ -3,7 +3,9 @@
 use crate::error::Error;
 use crate::safetensors::{Place, Writer, name};
 use leyden_models::{FolderTensor, ToFolder};
-use leyden_tensor::{DType, HfQuantised, Json, Safetensors, SparseTensor, SparseValues, in_turn, quant};
+use leyden_tensor::{
+    DType, HfQuantised, Json, Safetensors, SparseTensor, SparseValues, quant, run_sequentially,
+};
 use serde_json::json;
 use std::fs::File;
 use std::io::Read;
@@ -50,14 +52,14 @@ pub(crate) fn place(tensor: &FolderTensor, form: Form) -> (Place, DType) {
     (Place { name: tensor.name.clone(), type_name: name(to), shape: tensor.shape.clone(), bytes }, to)
 }
 
-/// Writes these tensors to one file. Returns the bytes that they take, and calls `tell` with the bytes of each tensor in
+/// Writes these tensors to one file. Returns the bytes that they take, and calls `report` with the bytes of each tensor in
 /// its dense form.
 pub(crate) fn write(
     path: &Path,
     model: &ToFolder<'_>,
     tensors: &[&FolderTensor],
     form: Form,
-    tell: &mut dyn FnMut(usize) -> Result<(), Error>,
+    report: &mut dyn FnMut(usize) -> Result<(), Error>,
 ) -> Result<usize, Error> {
     let Some(sparse) = form.sparse else {
         let places: Vec<_> = tensors.iter().map(|tensor| place(tensor, form)).collect();
@@ -65,7 +67,7 @@ pub(crate) fn write(
         let mut writer = Writer::create(path, &all)?;
         for (tensor, (place, to)) in tensors.iter().zip(&places) {
             writer.write(&model.values(tensor, *to)?)?;
-            tell(place.bytes)?;
+            report(place.bytes)?;
         }
         writer.finish()?;
         return Ok(all.iter().map(|place| place.bytes).sum());
@@ -91,7 +93,7 @@ pub(crate) fn write(
                 places.push(place);
             }
         }
-        tell(dense)?;
+        report(dense)?;
     }
     writer.finish()?;
     let mut writer = Writer::create(path, &places)?;
@@ -139,7 +141,13 @@ fn read_back(path: &Path, tensors: &[&FolderTensor]) -> Result<(), Error> {
     let text = json!({ "quantization_config": description() }).to_string();
     let Some(method) = HfQuantised::of(&Json::parse(text.as_bytes(), "config.json")?)? else { return Ok(()) };
     for tensor in tensors.iter().filter(|tensor| method.holds(&file, &tensor.name)) {
-        method.compose(&file, &tensor.name, std::slice::from_ref(&tensor.name), &tensor.shape, &in_turn)?;
+        method.compose(
+            &file,
+            &tensor.name,
+            std::slice::from_ref(&tensor.name),
+            &tensor.shape,
+            &run_sequentially,
+        )?;
     }
     Ok(())
 }

@@ -68,7 +68,7 @@ static INFO: [Info; 27] = [
 ];
 
 /// Types that GGUF files may have and this build cannot compute with: id, name, values and bytes of a block. Their
-/// extents are checked all the same. Length 0 marks types that were withdrawn from the format, whose layout is no
+/// sizes are checked all the same. Length 0 marks types that were withdrawn from the format, whose layout is no
 /// longer defined.
 static FOREIGN: [(u32, &str, usize, usize); 16] = [
     (4, "Q4_2", 0, 0),
@@ -101,7 +101,7 @@ pub(crate) struct FileType {
 
 impl FileType {
     /// Returns the type with this id. Unknown and withdrawn types are errors: without a block size the
-    /// extent of the tensor cannot be checked.
+    /// size of the tensor cannot be checked.
     pub(crate) fn from_gguf_id(id: u32) -> Result<FileType, UnknownDType> {
         if let Some(info) = INFO.iter().find(|info| info.gguf_id == id) {
             return Ok(info.dtype.file_type());

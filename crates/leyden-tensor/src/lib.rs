@@ -35,13 +35,13 @@
 
 mod dtype;
 mod error;
-mod extent;
 mod file;
 mod formats;
 mod hf_quant;
 pub mod quant;
 mod run;
 mod sparse;
+mod tensor_size;
 mod view;
 
 pub use dtype::{DType, UnknownDType};
@@ -54,6 +54,6 @@ pub use file::{
     says_nothing,
 };
 pub use hf_quant::HfQuantised;
-pub use run::{Run, in_turn};
+pub use run::{Run, run_sequentially};
 pub use sparse::{SparsePart, SparseTensor, SparseValues};
 pub use view::{OwnedTensor, TensorView};

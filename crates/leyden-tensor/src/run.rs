@@ -5,6 +5,6 @@
 pub type Run<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + 'a;
 
 /// Runs tasks one after the other on the calling thread.
-pub fn in_turn(n: usize, task: &(dyn Fn(usize) + Sync)) {
+pub fn run_sequentially(n: usize, task: &(dyn Fn(usize) + Sync)) {
     (0..n).for_each(task);
 }

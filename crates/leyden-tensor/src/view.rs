@@ -2,7 +2,7 @@
 
 use crate::DType;
 use crate::error::{Error, ErrorKind};
-use crate::extent::TensorExtent;
+use crate::tensor_size::TensorSize;
 
 /// A named tensor with borrowed bytes.
 ///
@@ -24,7 +24,7 @@ pub struct TensorView<'a> {
     dtype: DType,
     shape: &'a [usize],
     bytes: &'a [u8],
-    extent: TensorExtent,
+    size: TensorSize,
 }
 
 impl<'a> TensorView<'a> {
@@ -34,14 +34,14 @@ impl<'a> TensorView<'a> {
     /// A row is not a whole number of blocks, the size overflows, or `bytes` has another length than
     /// type and shape need. The error names the tensor.
     pub fn new(name: &'a str, dtype: DType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, Error> {
-        // usize never exceeds u64 on supported targets; the extent would refuse u64::MAX anyway.
+        // usize never exceeds u64 on supported targets; the size would be refused at u64::MAX anyway.
         let dims = shape.iter().rev().map(|&dim| u64::try_from(dim).unwrap_or(u64::MAX));
-        let extent = TensorExtent::new(&dims, dtype.file_type()).map_err(|e| e.item(name))?;
-        if bytes.len() != extent.n_bytes {
-            let kind = ErrorKind::ByteLength { wanted: extent.n_bytes, found: bytes.len() };
+        let size = TensorSize::new(&dims, dtype.file_type()).map_err(|e| e.item(name))?;
+        if bytes.len() != size.n_bytes {
+            let kind = ErrorKind::ByteLength { wanted: size.n_bytes, found: bytes.len() };
             return Err(Error::new(kind).item(name));
         }
-        Ok(TensorView { name, dtype, shape, bytes, extent })
+        Ok(TensorView { name, dtype, shape, bytes, size })
     }
 
     /// Returns the name.
@@ -61,7 +61,7 @@ impl<'a> TensorView<'a> {
 
     /// Returns the product of all dimensions but the last.
     pub fn rows(&self) -> usize {
-        self.extent.rows
+        self.size.rows
     }
 
     /// Returns the number of values in a row: the last dimension.
@@ -76,7 +76,7 @@ impl<'a> TensorView<'a> {
 
     /// Returns the bytes of one row, a count.
     pub fn row_bytes(&self) -> usize {
-        self.extent.row_bytes
+        self.size.row_bytes
     }
 
     /// Returns the bytes of row `i`.

@@ -59,11 +59,11 @@ pub fn prune(
             let failed = |source| Error::Write { file: path.display().to_string(), source };
             out.write_all(bytes).map_err(failed)
         };
-        let mut tell = |done: usize| match progress(Progress { tensor: name, done, all }) {
+        let mut advance = |done: usize| match progress(Progress { tensor: name, done, all }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Stopped),
         };
-        tell(done)?;
+        advance(done)?;
         let view = source.require(name)?;
         match matrices.iter().find(|matrix| matrix.name == name) {
             Some(matrix) => {
@@ -77,12 +77,12 @@ pub fn prune(
                 for (i, piece) in view.bytes().chunks(COPY).enumerate() {
                     write(out, piece)?;
                     source.advise_dontneed(name, i * COPY..i * COPY + piece.len());
-                    tell(done)?;
+                    advance(done)?;
                 }
             }
         }
         source.check_intact()?;
-        tell(done)
+        advance(done)
     })?;
     Ok(pruned)
 }

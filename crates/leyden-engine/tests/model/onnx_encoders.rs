@@ -7,7 +7,7 @@ use leyden_engine::{Engine, Pool};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_models::{HfModel, Labelled};
-use leyden_tensor::{WeightSource, in_turn};
+use leyden_tensor::{WeightSource, run_sequentially};
 use leyden_testkit::random;
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -168,7 +168,10 @@ fn damaged_graphs_are_refused_or_still_the_encoder() {
             whole += 1;
             for part in ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"] {
                 let name = format!("blk.0.{part}.weight");
-                assert_eq!(found.composed(&name, &[32, 32], &in_turn).unwrap().unwrap().shape, [32, 32]);
+                assert_eq!(
+                    found.composed(&name, &[32, 32], &run_sequentially).unwrap().unwrap().shape,
+                    [32, 32]
+                );
             }
         }
     }

@@ -7,7 +7,7 @@ use super::mixtures::{folder, model};
 use super::shared::rows_of_split;
 use leyden_models::HfModel;
 use leyden_tensor::quant::{self, f32_to_f16};
-use leyden_tensor::{Safetensors, WeightSource, in_turn};
+use leyden_tensor::{Safetensors, WeightSource, run_sequentially};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -122,8 +122,10 @@ fn quantised_folders_compute_what_transformers_does() {
         let layer = [("attn_q", 32, 64), ("attn_k", 16, 64), ("attn_v", 16, 64), ("attn_output", 64, 32)];
         let mlp = [("ffn_gate", 32, 64), ("ffn_up", 32, 64), ("ffn_down", 64, 32)];
         for (name, rows, k) in layer.into_iter().chain(mlp) {
-            let tensor =
-                model.composed(&format!("blk.0.{name}.weight"), &[rows, k], &in_turn).unwrap().unwrap();
+            let tensor = model
+                .composed(&format!("blk.0.{name}.weight"), &[rows, k], &run_sequentially)
+                .unwrap()
+                .unwrap();
             let mut values = vec![0.0; rows * k];
             quant::decode_row(tensor.dtype, &tensor.bytes, &mut values);
             plain.push((tensor.name, "F32", vec![rows, k], bytes(&values)));

@@ -14,7 +14,7 @@ use crate::hf_class::HfClass;
 use crate::loader::needless;
 use crate::source_config::{as_gguf_has, config_of};
 use crate::stored::QkvRows;
-use leyden_tensor::{DType, Value, WeightSource, in_turn};
+use leyden_tensor::{DType, Value, WeightSource, run_sequentially};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -137,7 +137,7 @@ impl<'a> ToGguf<'a> {
                 made
             }
             From::Stack(name) => {
-                let stack = self.model.composed(name, &tensor.shape, &in_turn)?;
+                let stack = self.model.composed(name, &tensor.shape, &run_sequentially)?;
                 let Some(stack) = stack.filter(|stack| stack.shape == tensor.shape) else {
                     let what = format!("the experts' matrices do not have the shape {:?}", tensor.shape);
                     return Err(Error::invalid(&self.model.path().display().to_string(), name, what));

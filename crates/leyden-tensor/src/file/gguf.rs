@@ -22,8 +22,8 @@ use super::tensors::{Tensors, check_overlap};
 use super::value::{Array, MAX_STRING_BYTES, Value, ValueType};
 use super::{TensorInfo, WeightSource};
 use crate::error::{Error, ErrorKind};
-use crate::extent::TensorExtent;
 use crate::formats::FileType;
+use crate::tensor_size::TensorSize;
 use crate::view::TensorView;
 
 const DEFAULT_ALIGNMENT: usize = 32;
@@ -375,7 +375,7 @@ fn read_tensor_info(cursor: &mut Cursor<'_>, name: &str, alignment: usize) -> Re
     if dims.contains(&0) {
         return Err(ErrorKind::ZeroDimension.into());
     }
-    let extent = TensorExtent::new(&dims.iter().copied(), ty)?;
+    let size = TensorSize::new(&dims.iter().copied(), ty)?;
     let too_far = || Error::new(ErrorKind::OutOfFile { end: None, file_len: cursor.bytes.len() });
     let offset_in_data = usize::try_from(offset).map_err(|_| too_far())?;
     if !offset_in_data.is_multiple_of(alignment) {
@@ -390,7 +390,7 @@ fn read_tensor_info(cursor: &mut Cursor<'_>, name: &str, alignment: usize) -> Re
         shape: shape.collect::<Result<_, _>>()?,
         file: 0,
         offset: offset_in_data,
-        bytes: extent.n_bytes,
+        bytes: size.n_bytes,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Model files: the trait [`WeightSource`] that all formats share, and the formats.
 //!
 //! The bytes that these modules read are untrusted. So: no index that can panic, no `as` conversion, every count
-//! bounded by the bytes that are left before anything is allocated, and tensor sizes only from `TensorExtent`.
+//! bounded by the bytes that are left before anything is allocated, and tensor sizes only from `TensorSize`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::string_slice)]
 #![deny(clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 

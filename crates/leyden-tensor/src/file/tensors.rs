@@ -30,7 +30,7 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    /// Combines files and their tensors, whose extents were checked, in the files' order.
+    /// Combines files and their tensors, whose sizes were checked, in the files' order.
     ///
     /// # Errors
     /// A name appears twice, or there are too many tensors.

@@ -8,7 +8,7 @@ use super::gguf::{ALIGNMENT_KEY, alignment, check_name};
 use super::metadata::Metadata;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
-use crate::extent::TensorExtent;
+use crate::tensor_size::TensorSize;
 use crate::{DType, TensorView};
 use leyden_files::{Output, OutputOptions};
 use xxhash_rust::xxh3::Xxh3;
@@ -87,8 +87,8 @@ impl<'a> GgufWriter<'a> {
     /// or too long.
     pub fn announce_tensor(&mut self, name: &str, dtype: DType, shape: &[usize]) -> Result<&mut Self, Error> {
         let dims = shape.iter().rev().map(|&dim| dim.to_u64());
-        let extent = TensorExtent::new(&dims, dtype.file_type()).map_err(|e| e.item(name))?;
-        self.add(name, dtype.gguf_id(), shape, extent.n_bytes, None)
+        let size = TensorSize::new(&dims, dtype.file_type()).map_err(|e| e.item(name))?;
+        self.add(name, dtype.gguf_id(), shape, size.n_bytes, None)
     }
 
     /// Adds bytes that are not weights, as a vector of type `I8`; [`Gguf::file_bytes`](crate::Gguf::file_bytes)

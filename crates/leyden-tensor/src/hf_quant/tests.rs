@@ -2,7 +2,7 @@
 
 use super::matrix::{Codes, Matrix};
 use super::*;
-use crate::{DType, in_turn, quant};
+use crate::{DType, quant, run_sequentially};
 
 const FILE: &[u8] = include_bytes!("../../tests/golden/hf_quant.safetensors");
 const GPTQ: &str = r#"{"quant_method": "gptq", "bits": 4}"#;
@@ -55,7 +55,8 @@ fn every_method_decodes_to_its_references_bits() {
         let method = quantised(config).unwrap().unwrap();
         let name = format!("{case}.weight");
         assert!(method.holds(&file, &name) && !method.holds(&file, "absent.weight"), "{case}");
-        let tensor = method.compose(&file, &name, std::slice::from_ref(&name), &[32, 64], &in_turn).unwrap();
+        let tensor =
+            method.compose(&file, &name, std::slice::from_ref(&name), &[32, 64], &run_sequentially).unwrap();
         assert_eq!((tensor.dtype, &tensor.shape[..]), (*dtype, &[32, 64][..]), "{case}");
         assert_eq!(fnv(&values(&tensor)), file.metadata().str(case).unwrap(), "{case}");
         // The size in memory is known before, whichever name the codes have.
@@ -66,7 +67,8 @@ fn every_method_decodes_to_its_references_bits() {
         let lossy = ["gptq_order", "blocks"].contains(case);
         assert!((tensor.loss > 0.0) == lossy && tensor.loss <= 1.0 / 2048.0, "{case}: {}", tensor.loss);
         read.extend(tensor.parts);
-        let stack = method.compose(&file, "stack", &[name.clone(), name], &[2, 32, 64], &in_turn).unwrap();
+        let stack =
+            method.compose(&file, "stack", &[name.clone(), name], &[2, 32, 64], &run_sequentially).unwrap();
         let half = stack.bytes.len() / 2;
         assert_eq!(stack.shape, [2, 32, 64], "{case}");
         assert!(stack.bytes[..half] == tensor.bytes && stack.bytes[half..] == tensor.bytes, "{case}");
@@ -260,7 +262,7 @@ fn parts_that_do_not_fit_are_errors_that_name_one() {
     for (config, tensors, message) in cases {
         let method = quantised(config).unwrap().unwrap();
         let error = method
-            .compose(&file(tensors), "w.weight", &["w.weight".to_owned()], &[4, 4], &in_turn)
+            .compose(&file(tensors), "w.weight", &["w.weight".to_owned()], &[4, 4], &run_sequentially)
             .unwrap_err();
         let error = error.to_string();
         assert!(error.starts_with("m.safetensors: ") && error.contains(message), "{error}");
@@ -287,7 +289,8 @@ fn zero_points_of_the_first_version_are_sums_of_words() {
     let zero_points = |stored: u32, version: &str| {
         let config = format!(r#"{{"quant_method": "gptq", "bits": 4, "checkpoint_format": "{version}"}}"#);
         let (method, file) = (quantised(&config).unwrap().unwrap(), one_word(stored));
-        let tensor = method.compose(&file, "w.weight", &["w.weight".to_owned()], &[8, 64], &in_turn).unwrap();
+        let tensor =
+            method.compose(&file, "w.weight", &["w.weight".to_owned()], &[8, 64], &run_sequentially).unwrap();
         // All codes are 0, so that values are the negated zero points.
         values(&tensor).chunks_exact(64).map(|row| -row[0] as i32).collect::<Vec<_>>()
     };
@@ -307,7 +310,7 @@ fn eight_bit_floats_that_are_no_numbers_are_refused() {
     let file = Safetensors::from_vec(bytes, "m.safetensors").unwrap();
     let method = quantised(r#"{"quant_method": "fp8"}"#).unwrap().unwrap();
     let error = method
-        .compose(&file, "w.weight", &["w.weight".to_owned()], &[4, 4], &in_turn)
+        .compose(&file, "w.weight", &["w.weight".to_owned()], &[4, 4], &run_sequentially)
         .unwrap_err()
         .to_string();
     assert_eq!(error, "m.safetensors: w.weight: want numbers, not NaN");
@@ -329,7 +332,7 @@ fn a_panic_of_a_task_reaches_the_caller() {
         zero: 0,
         order: None,
     };
-    let _ = without_scales.write(Target::Q8_0, &mut [0; 68], &in_turn);
+    let _ = without_scales.write(Target::Q8_0, &mut [0; 68], &run_sequentially);
 }
 
 /// Every row is computed by the caller's executor, in any order and on any threads, with the same bits.
@@ -342,7 +345,7 @@ fn the_callers_executor_does_all_the_work() {
             let name = format!("{case}.weight");
             method.compose(&file, &name, std::slice::from_ref(&name), &[32, 64], run).unwrap()
         };
-        let wanted = compose(&in_turn);
+        let wanted = compose(&run_sequentially);
         let tasks = std::cell::Cell::new(0);
         let backwards = compose(&|n, task| {
             tasks.set(tasks.get() + n);

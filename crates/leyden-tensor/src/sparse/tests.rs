@@ -32,7 +32,7 @@ fn read(config: &str, parts: &[Part], shape: [usize; 2]) -> Result<OwnedTensor, 
     let (file, name) = (file(parts), "w.weight".to_owned());
     assert!(method.holds(&file, &name));
     method
-        .compose(&file, &name, std::slice::from_ref(&name), &shape, &crate::in_turn)
+        .compose(&file, &name, std::slice::from_ref(&name), &shape, &crate::run_sequentially)
         .map_err(|error| error.to_string())
 }
 

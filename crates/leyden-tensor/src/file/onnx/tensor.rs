@@ -369,11 +369,11 @@ fn in_file(slice: Slice<'_>) -> Place {
 
 /// Returns the bytes of a tensor, a count. An odd number of two-to-a-byte values is rounded up to a whole byte.
 fn n_bytes(dims: &[u64], ty: FileType) -> Result<usize, Error> {
-    let extent = |dims: &[u64], ty| crate::extent::TensorExtent::new(&dims.iter().rev().copied(), ty);
+    let size = |dims: &[u64], ty| crate::tensor_size::TensorSize::new(&dims.iter().rev().copied(), ty);
     if ty.block_len == 1 {
-        return Ok(extent(dims, ty)?.n_bytes);
+        return Ok(size(dims, ty)?.n_bytes);
     }
-    let one = extent(dims, DType::F32.file_type())?;
+    let one = size(dims, DType::F32.file_type())?;
     let values = one.n_bytes.checked_div(size_of::<f32>()).unwrap_or_default();
     Ok(values.div_ceil(ty.block_len).saturating_mul(ty.block_bytes))
 }

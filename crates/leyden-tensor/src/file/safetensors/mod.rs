@@ -20,8 +20,8 @@ use super::torch::{self, is_torch};
 use super::value::Value;
 use super::{TensorInfo, WeightSource};
 use crate::error::{Error, ErrorKind};
-use crate::extent::TensorExtent;
 use crate::formats::FileType;
+use crate::tensor_size::TensorSize;
 use crate::view::TensorView;
 
 mod compose;
@@ -300,11 +300,11 @@ fn n_bytes(shape: &[u64], ty: FileType) -> Result<usize, Error> {
         return Err(ErrorKind::TooMany { what: "number of dimensions", count, most }.into());
     }
     if ty.block_len == 1 {
-        return Ok(TensorExtent::new(&shape.iter().rev().copied(), ty)?.n_bytes);
+        return Ok(TensorSize::new(&shape.iter().rev().copied(), ty)?.n_bytes);
     }
     let n = shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim));
     let n = n.ok_or_else(|| ErrorKind::SizeOverflow { dims: shape.iter().rev().copied().collect() })?;
-    Ok(TensorExtent::new(&std::iter::once(n), ty)?.n_bytes)
+    Ok(TensorSize::new(&std::iter::once(n), ty)?.n_bytes)
 }
 
 /// Checks that every byte of the data belongs to a tensor. `tensors` is sorted and without overlaps.

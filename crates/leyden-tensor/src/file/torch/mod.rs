@@ -15,7 +15,7 @@ use super::safetensors::file_type;
 use super::source::Source;
 use super::tensors::Parsed;
 use crate::error::{Error, ErrorKind};
-use crate::extent::TensorExtent;
+use crate::tensor_size::TensorSize;
 use error::broken;
 use pickle::Tensor;
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub(super) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
 fn place(name: &str, tensor: &Tensor, storage: &Range<usize>) -> Result<TensorInfo, Error> {
     super::gguf::check_name("name", u64::try_from(name.len()).unwrap_or(u64::MAX))?;
     let ty = file_type(tensor.dtype).ok_or_else(|| ErrorKind::UnknownTypeName(tensor.dtype.into()))?;
-    let extent = TensorExtent::new(&tensor.shape.iter().rev().copied(), ty)?;
+    let size = TensorSize::new(&tensor.shape.iter().rev().copied(), ty)?;
     let mut step = 1_u64;
     for (&size, &stride) in tensor.shape.iter().zip(&tensor.strides).rev() {
         if size > 1 && stride != step {
@@ -88,7 +88,7 @@ fn place(name: &str, tensor: &Tensor, storage: &Range<usize>) -> Result<TensorIn
     let outside = || Error::new(broken("lies beyond its storage"));
     let at = usize::try_from(tensor.offset).ok().and_then(|n| n.checked_mul(ty.block_bytes));
     let offset = at.and_then(|at| at.checked_add(storage.start)).ok_or_else(outside)?;
-    if offset.checked_add(extent.n_bytes).is_none_or(|end| end > storage.end) {
+    if offset.checked_add(size.n_bytes).is_none_or(|end| end > storage.end) {
         return Err(outside());
     }
     let shape: Option<Vec<usize>> = tensor.shape.iter().map(|&n| usize::try_from(n).ok()).collect();
@@ -100,6 +100,6 @@ fn place(name: &str, tensor: &Tensor, storage: &Range<usize>) -> Result<TensorIn
         shape: shape.ok_or_else(outside)?,
         file: 0,
         offset,
-        bytes: extent.n_bytes,
+        bytes: size.n_bytes,
     })
 }

@@ -1,4 +1,4 @@
-//! [`TensorExtent`]: the only place where the size of a tensor is computed.
+//! [`TensorSize`]: the only place where the size of a tensor is computed.
 
 use crate::error::{Error, ErrorKind};
 use crate::formats::FileType;
@@ -6,7 +6,7 @@ use crate::formats::FileType;
 /// The checked size of a tensor: its dimensions fit `usize`, its rows are whole blocks and its bytes
 /// can be addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TensorExtent {
+pub(crate) struct TensorSize {
     /// Bytes of one row.
     pub(crate) row_bytes: usize,
     /// Number of rows: the product of all dimensions but the contiguous one.
@@ -15,10 +15,10 @@ pub(crate) struct TensorExtent {
     pub(crate) n_bytes: usize,
 }
 
-impl TensorExtent {
+impl TensorSize {
     /// Checks dimensions given in GGUF's order, the contiguous one first. Zero dimensions are
     /// allowed here (an empty tensor); the file reader refuses them.
-    pub(crate) fn new<I>(dims: &I, ty: FileType) -> Result<TensorExtent, Error>
+    pub(crate) fn new<I>(dims: &I, ty: FileType) -> Result<TensorSize, Error>
     where
         I: Iterator<Item = u64> + Clone,
     {
@@ -41,7 +41,7 @@ impl TensorExtent {
         if decoded.is_none_or(|decoded| decoded.max(n_bytes) > isize::MAX.unsigned_abs()) {
             return Err(overflow().into());
         }
-        Ok(TensorExtent { row_bytes, rows, n_bytes })
+        Ok(TensorSize { row_bytes, rows, n_bytes })
     }
 }
 
@@ -50,18 +50,15 @@ mod tests {
     use super::*;
     use crate::DType;
 
-    fn extent(dims: &[u64], dtype: DType) -> Result<TensorExtent, String> {
-        TensorExtent::new(&dims.iter().copied(), dtype.file_type()).map_err(|e| e.to_string())
+    fn size(dims: &[u64], dtype: DType) -> Result<TensorSize, String> {
+        TensorSize::new(&dims.iter().copied(), dtype.file_type()).map_err(|e| e.to_string())
     }
 
     #[test]
     fn sizes() {
-        assert_eq!(
-            extent(&[512, 3, 2], DType::Q4K),
-            Ok(TensorExtent { row_bytes: 288, rows: 6, n_bytes: 1728 })
-        );
-        assert_eq!(extent(&[0, 5], DType::F32), Ok(TensorExtent { row_bytes: 0, rows: 5, n_bytes: 0 }));
-        assert_eq!(extent(&[7], DType::F16), Ok(TensorExtent { row_bytes: 14, rows: 1, n_bytes: 14 }));
+        assert_eq!(size(&[512, 3, 2], DType::Q4K), Ok(TensorSize { row_bytes: 288, rows: 6, n_bytes: 1728 }));
+        assert_eq!(size(&[0, 5], DType::F32), Ok(TensorSize { row_bytes: 0, rows: 5, n_bytes: 0 }));
+        assert_eq!(size(&[7], DType::F16), Ok(TensorSize { row_bytes: 14, rows: 1, n_bytes: 14 }));
     }
 
     #[test]
@@ -77,16 +74,14 @@ mod tests {
             &[1 << 31, 1 << 31],
         ] {
             assert!(
-                extent(dims, DType::F32).unwrap_err().contains("more bytes than can be addressed"),
+                size(dims, DType::F32).unwrap_err().contains("more bytes than can be addressed"),
                 "{dims:?}"
             );
         }
         // The bytes of the type would fit, the decoded values would not.
-        assert!(extent(&[1 << 31, 1 << 31], DType::Q4_0).is_err());
+        assert!(size(&[1 << 31, 1 << 31], DType::Q4_0).is_err());
         assert!(
-            extent(&[33], DType::Q4_0)
-                .unwrap_err()
-                .contains("not a multiple of the 32 values in a Q4_0 block")
+            size(&[33], DType::Q4_0).unwrap_err().contains("not a multiple of the 32 values in a Q4_0 block")
         );
     }
 }
