@@ -28,7 +28,7 @@ impl Mask {
 
     /// Returns whether tokens attend to later tokens.
     #[must_use]
-    pub fn sees_behind(self) -> bool {
+    pub fn is_bidirectional(self) -> bool {
         matches!(self, Mask::Full | Mask::Around(_))
     }
 

@@ -292,7 +292,7 @@ pub fn attention_of_texts(cpu: &Cpu, texts: &WholeTexts<'_>, out: &mut [f32]) {
     let ([heads, kv_heads], [dim, value_dim]) = (texts.heads, texts.dims);
     let rows: usize = texts.spans.iter().map(|s| s.tokens).sum();
     assert!(
-        texts.mask.sees_behind() && heads.is_multiple_of(kv_heads),
+        texts.mask.is_bidirectional() && heads.is_multiple_of(kv_heads),
         "bidirectional mask and whole groups of heads"
     );
     assert!(texts.queries.len() == rows * heads * dim && out.len() == rows * heads * value_dim, "queries");

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::gemm::int8_rows::whole_bytes;
 use crate::gemm::layout_choice::ROWS_LAYOUTS;
 use crate::gemm::packed_weights::{Data, Layout, PackedWeights};
-use crate::gemm::panels::{Extent, SLICE_BYTES};
+use crate::gemm::panels::{PanelSizes, SLICE_BYTES};
 use crate::gemm::registry::kernels_of;
 use crate::gemm::sparse_blocks;
 use crate::gemm::sparse_form::SparseForm;
@@ -64,8 +64,8 @@ impl PackedWeights {
     ) -> Result<Option<PackedWeights>, Error> {
         let kernels = kernels_of(tensor.dtype(), cpu.is_exact())
             .ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
-        let extent = Extent::of(&kernels.format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
-        let Extent { count, rows, k, panel_bytes, bytes } = extent;
+        let sizes = PanelSizes::of(&kernels.format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
+        let PanelSizes { count, rows, k, panel_bytes, bytes } = sizes;
         if kept.bytes.as_slice().len() != bytes {
             return Ok(None);
         }

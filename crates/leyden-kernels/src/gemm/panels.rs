@@ -20,7 +20,7 @@ pub(super) const SLICE_BYTES: usize = 16 << 20;
 
 /// Panels of a tensor: the number of matrices, their shape, and the bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct PanelSizes {
     pub(super) count: usize,
     pub(super) rows: usize,
     pub(super) k: usize,
@@ -28,9 +28,9 @@ pub(super) struct Extent {
     pub(super) bytes: usize,
 }
 
-impl Extent {
+impl PanelSizes {
     /// Returns the panels of a tensor `[rows, k]` or `[matrices, rows, k]`; `None` if the size overflows.
-    pub(super) fn of(format: &Format, tensor: &TensorView<'_>) -> Option<Extent> {
+    pub(super) fn of(format: &Format, tensor: &TensorView<'_>) -> Option<PanelSizes> {
         let (count, rows) = match tensor.shape() {
             &[count, rows, _] => (count, rows),
             _ => (1, tensor.rows()),
@@ -38,7 +38,7 @@ impl Extent {
         let k = tensor.cols();
         let panel_bytes = (format.panel_bytes)(k)?;
         let bytes = panel_bytes.checked_mul(rows.div_ceil(PANEL_ROWS))?.checked_mul(count)?;
-        Some(Extent { count, rows, k, panel_bytes, bytes })
+        Some(PanelSizes { count, rows, k, panel_bytes, bytes })
     }
 }
 
@@ -63,8 +63,8 @@ impl PackedWeights {
     ) -> Result<PackedWeights, Error> {
         let kernels = kernels_of(tensor.dtype(), cpu.is_exact())
             .ok_or_else(|| Error::no_kernel(tensor.name(), tensor.dtype()))?;
-        let extent = Extent::of(&kernels.format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
-        let Extent { count, rows, k, panel_bytes, bytes } = extent;
+        let sizes = PanelSizes::of(&kernels.format, tensor).ok_or_else(|| Error::too_large(tensor.name()))?;
+        let PanelSizes { count, rows, k, panel_bytes, bytes } = sizes;
         let each = rows.div_ceil(PANEL_ROWS);
         let panels = each * count;
         // First row of a panel in the tensor.

@@ -208,7 +208,7 @@ pub struct DeltaShape {
     /// Head dimension of values.
     pub value_dim: usize,
     /// True if value head `h` uses key head `h % key_heads`; otherwise consecutive value heads share a key head.
-    pub in_turn: bool,
+    pub round_robin: bool,
 }
 
 /// Inputs of the gated delta rule.
@@ -240,13 +240,13 @@ pub fn delta_rule(
     input: DeltaInput<'_>,
     out: &mut [f32],
 ) {
-    let DeltaShape { heads, key_heads, key_dim, value_dim, in_turn } = shape;
+    let DeltaShape { heads, key_heads, key_dim, value_dim, round_robin } = shape;
     assert!(heads.is_multiple_of(key_heads), "heads of the delta rule");
     assert!(at + heads * key_dim * value_dim <= stride, "the state of the delta rule");
     let (states, rows) = (Disjoint::new(states), Disjoint::new(out));
     cpu.pool().run(spans.len() * heads, |task| {
         let (span, h) = (&spans[task / heads], task % heads);
-        let of_keys = if in_turn { h % key_heads } else { h / (heads / key_heads) };
+        let of_keys = if round_robin { h % key_heads } else { h / (heads / key_heads) };
         let size = key_dim * value_dim;
         // SAFETY: every task has the state of one head of one sequence.
         let s = unsafe { states.range(span.slot * stride + at + h * size, size) };

@@ -9,7 +9,7 @@ use leyden_kernels::ops::RopePairs;
 pub(super) const DENSE: Architecture = Architecture {
     name: "qwen35",
     models: "Qwen3.5 (text, dense)",
-    config: |r| config(r, false, in_turn(r)),
+    config: |r| config(r, false, round_robin(r)),
     conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: OWN_KEYS,
     hf: &[HfClass { model_type: "qwen3_5_text", classes: &["Qwen3_5ForCausalLM"], ..CLASS }],
@@ -18,7 +18,7 @@ pub(super) const DENSE: Architecture = Architecture {
 pub(super) const MIXTURE: Architecture = Architecture {
     name: "qwen35moe",
     models: "Qwen3.5 (text, mixtures)",
-    config: |r| config(r, true, in_turn(r)),
+    config: |r| config(r, true, round_robin(r)),
     conversion: Conversion::None("GGUF has another layout for recurrent layers"),
     own_keys: OWN_KEYS,
     hf: &[HfClass {
@@ -66,12 +66,12 @@ const SHARED_FFN: Field = field("expert_shared_feed_forward_length", "shared_exp
 const DEFAULT_INTERVAL: usize = 4;
 const DEFAULT_SHARE: f32 = 0.25;
 
-/// Returns [`DeltaNetConfig::in_turn`](crate::DeltaNetConfig::in_turn): conversion to GGUF reorders the value heads.
-fn in_turn(r: &Reader<'_>) -> bool {
+/// Returns [`DeltaNetConfig::round_robin`](crate::DeltaNetConfig::round_robin): conversion to GGUF reorders the value heads.
+fn round_robin(r: &Reader<'_>) -> bool {
     matches!(r, Reader::Gguf(..))
 }
 
-pub(super) fn config(r: &Reader<'_>, mixture: bool, in_turn: bool) -> Result<ModelConfig, Error> {
+pub(super) fn config(r: &Reader<'_>, mixture: bool, round_robin: bool) -> Result<ModelConfig, Error> {
     let partial = r.with_partial_rotation(DEFAULT_SHARE);
     let mut config = match mixture {
         false => partial.decoder(RopePairs::Halves)?,
@@ -84,7 +84,7 @@ pub(super) fn config(r: &Reader<'_>, mixture: bool, in_turn: bool) -> Result<Mod
     if let Reader::Hf(..) = r {
         config.norm.offset = 1.0;
     }
-    let net = RecurrentConfig::DeltaNet(r.delta_net(in_turn)?);
+    let net = RecurrentConfig::DeltaNet(r.delta_net(round_robin)?);
     let attention = attention_layers(r, config.layers.len())?;
     Ok(config.each(|i, layer| {
         layer.qk_norm = QkNorm::Head;

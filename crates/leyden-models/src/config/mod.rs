@@ -86,7 +86,7 @@ impl ModelConfig {
     /// Returns whether tokens attend to later tokens, so that a text must be computed in one step.
     #[must_use]
     pub fn needs_whole_texts(&self) -> bool {
-        self.layers.iter().any(|layer| layer.mask.sees_behind())
+        self.layers.iter().any(|layer| layer.mask.is_bidirectional())
     }
 
     /// Returns the dimension of a text's embedding.

@@ -57,7 +57,7 @@ pub struct DeltaNetConfig {
     /// Head dimension of values.
     pub value_dim: usize,
     /// True if value head `h` uses key head `h % key_heads`; false for `h / (heads / key_heads)`.
-    pub in_turn: bool,
+    pub round_robin: bool,
 }
 
 impl DeltaNetConfig {
@@ -173,8 +173,8 @@ const HEADS: Field = field("ssm.time_step_rank", "linear_num_value_heads");
 const VALUES: Field = field("ssm.inner_size", "linear_value_head_dim");
 
 impl Reader<'_> {
-    /// Reads the sizes of Gated DeltaNet layers. `in_turn` is [`DeltaNetConfig::in_turn`].
-    pub(crate) fn delta_net(&self, in_turn: bool) -> Result<DeltaNetConfig, Error> {
+    /// Reads the sizes of Gated DeltaNet layers. `round_robin` is [`DeltaNetConfig::round_robin`].
+    pub(crate) fn delta_net(&self, round_robin: bool) -> Result<DeltaNetConfig, Error> {
         let taps = self.taps(TAPS)?;
         let (heads, key_heads, key_dim) = (self.size(HEADS)?, self.size(KEY_HEADS)?, self.size(KEY_DIM)?);
         let values = self.size(VALUES)?;
@@ -192,6 +192,6 @@ impl Reader<'_> {
         if [heads * value_dim, key_heads * key_dim].iter().any(|n| *n > most) {
             return Err(self.invalid(HEADS, format!("{heads} heads of {value_dim} are too many")));
         }
-        Ok(DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, in_turn })
+        Ok(DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, round_robin })
     }
 }

@@ -91,7 +91,7 @@ impl Attention {
         let adaptable = |linear: Linear| if changes { linear.adaptable(loader) } else { linear };
         let (query, gate) = (adaptable(query), gate.map(adaptable));
         let [key, value] = [key, value].map(|linear| linear.map(adaptable));
-        let plain = layer.attention_soft_cap.is_none() && !layer.sinks && layer.mask.sees_behind();
+        let plain = layer.attention_soft_cap.is_none() && !layer.sinks && layer.mask.is_bidirectional();
         let texts = loader.int8_encoder() && plain && !matches!(bias, Some(Bias::Disentangled(_)));
         let (heads, kv_heads, dim) = (layer.heads, layer.kv_heads, layer.head_dim);
         let sizes = match layer.qk_norm {

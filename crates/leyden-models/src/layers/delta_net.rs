@@ -50,7 +50,7 @@ impl DeltaNet {
         config: DeltaNetConfig,
         i: usize,
     ) -> Result<DeltaNet, Error> {
-        let DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, in_turn } = config;
+        let DeltaNetConfig { taps, heads, key_heads, key_dim, value_dim, round_robin } = config;
         let name = |part: &str| format!("blk.{i}.{part}");
         let linear = |part: &str, rows, k| Linear::load(loader, &name(part), rows, k);
         // Some models store several matrices as one, whose rows are grouped by key head, each group with the rows of
@@ -98,7 +98,7 @@ impl DeltaNet {
         let plain = NormConfig { offset: 0.0, ..c.norm };
         Ok(DeltaNet {
             layer: i,
-            shape: DeltaShape { heads, key_heads, key_dim, value_dim, in_turn },
+            shape: DeltaShape { heads, key_heads, key_dim, value_dim, round_robin },
             eps: c.norm.eps,
             qkv: queries_keys_values,
             z: gate,

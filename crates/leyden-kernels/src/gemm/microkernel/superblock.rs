@@ -274,8 +274,8 @@ unsafe fn block<
     total: &mut [D::Ints; C],
 ) {
     // Sums that need no widening on the way can be computed one part after the other.
-    let in_turn = C > D::PARTS_TOGETHER && const { steps::<D, F>(1) == 4 };
-    if P == 2 && (in_turn || acc_init.is_some()) {
+    let panel_by_panel = C > D::PARTS_TOGETHER && const { steps::<D, F>(1) == 4 };
+    if P == 2 && (panel_by_panel || acc_init.is_some()) {
         let mut from = [[d.none(); C]; 2];
         if let Some(acc_init) = acc_init {
             for (part, from) in from.iter_mut().enumerate() {

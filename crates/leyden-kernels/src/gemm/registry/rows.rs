@@ -33,7 +33,7 @@ pub(crate) use avx512;
 
 /// Defines a tile of two panels that runs the tile of one panel twice; beyond depth `$depth` it runs the tile of two.
 #[cfg(target_arch = "x86_64")]
-macro_rules! in_turn {
+macro_rules! panel_by_panel {
     ($name:ident, $one:ident, $depth:expr, $two:ident) => {
         $crate::gemm::registry::rows::avx512! {
             fn $name<const C: usize>(panels: &[u8], k: usize, t: &Tile<'_>, out: &mut [f32]) {
@@ -48,7 +48,7 @@ macro_rules! in_turn {
     };
 }
 #[cfg(target_arch = "x86_64")]
-pub(crate) use in_turn;
+pub(crate) use panel_by_panel;
 
 /// Selects the microkernel of a family on unpacked panels, the unpacking, and the bytes of an unpacked panel.
 #[cfg(target_arch = "x86_64")]
@@ -109,7 +109,7 @@ macro_rules! rows {
     // the instructions around them.
     (unpacked Avx512 $mr:literal x $panels:literal, $min:literal, $family:ident $f:path) => {
         $crate::gemm::registry::rows::x86_rows!({
-            use $crate::gemm::registry::rows::{avx512, in_turn, unpacked};
+            use $crate::gemm::registry::rows::{avx512, panel_by_panel, unpacked};
             use $crate::simd::x86_64::avx512_int::Avx512Int;
             use $crate::simd::x86_64::avx512_pair::Avx512Pair;
             const HALF: usize = $mr / 2;
@@ -136,12 +136,12 @@ macro_rules! rows {
                     unpacked!(unpack $family $f, d, panel, k, out, norms)
                 }
             }
-            in_turn!(in_turn, one, usize::MAX, one);
+            panel_by_panel!(panel_by_panel, one, usize::MAX, one);
             const fn row(port: Port, tiles: [TileFn; 2]) -> GemmKernels {
                 let unpack = UnpackKernel { bytes: unpacked!(bytes $family $f), panel: unpack, min_tiles: $min, tiles };
                 GemmKernels::unpacked(Variant::Unpacked, AVX512_LEVELS, $mr, $panels, unpack).on(port)
             }
-            &[row(Port::Two, [paired, paired_less]), row(Port::Single, [in_turn::<$mr>, in_turn::<LESS>])]
+            &[row(Port::Two, [paired, paired_less]), row(Port::Single, [panel_by_panel::<$mr>, panel_by_panel::<LESS>])]
         })
     };
     (unpacked AvxVnni $mr:literal x $panels:literal, $min:literal, $family:ident $f:path) => {
@@ -171,7 +171,7 @@ macro_rules! rows {
     (winograd Avx512 $mr:literal x $panels:literal, $min:literal, superblocks $f:path) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::x86_64::avx512_winograd;
-            use $crate::gemm::registry::rows::{avx512, in_turn};
+            use $crate::gemm::registry::rows::{avx512, panel_by_panel};
             use $crate::gemm::unpack::panel::{self, Unpacked};
             use $crate::simd::x86_64::avx512_int::Avx512Int;
             type Winograd = Unpacked<$f, true>;
@@ -184,12 +184,12 @@ macro_rules! rows {
                     panel::superblocks::<_, $f, true>(d, panel, k, out, norms);
                 }
             }
-            in_turn!(in_turn, one, usize::MAX, one);
+            panel_by_panel!(panel_by_panel, one, usize::MAX, one);
             const UNPACK: UnpackKernel = UnpackKernel {
                 bytes: <Winograd as Superblock>::panel_bytes,
                 panel: unpack,
                 min_tiles: $min,
-                tiles: [in_turn::<$mr>, in_turn::<{ $mr - 1 }>],
+                tiles: [panel_by_panel::<$mr>, panel_by_panel::<{ $mr - 1 }>],
             };
             // The batch holds the corrections of activations from this number of tiles on.
             const _: () = assert!($min >= $crate::quant::min_tiles::MIN_TILES);
@@ -201,7 +201,7 @@ macro_rules! rows {
     (floats Avx512 $mr:literal x $panels:literal, $min:literal, $f:path $(, $wide:path)?) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::float::floats;
-            use $crate::gemm::registry::rows::{DEEP, avx512, in_turn};
+            use $crate::gemm::registry::rows::{DEEP, avx512, panel_by_panel};
             use $crate::simd::x86_64::avx512_int::Avx512Int;
             use $crate::simd::x86_64::avx512_pair::Avx512Pair;
             avx512! {
@@ -214,10 +214,10 @@ macro_rules! rows {
                     floats::<_, _, C>(d, $f, panels, k, t, out)
                 }
             }
-            in_turn!(in_turn, one, DEEP, two);
+            panel_by_panel!(panel_by_panel, one, DEEP, two);
             const PACKED: [GemmKernels; 2] = [
                 GemmKernels::packed(AVX512_LEVELS, $mr, $panels, [two::<$mr>, two::<{ $mr - 1 }>]).on(Port::Two),
-                GemmKernels::packed(AVX512_LEVELS, $mr, $panels, [in_turn::<$mr>, in_turn::<{ $mr - 1 }>]).on(Port::Single),
+                GemmKernels::packed(AVX512_LEVELS, $mr, $panels, [panel_by_panel::<$mr>, panel_by_panel::<{ $mr - 1 }>]).on(Port::Single),
             ];
             $crate::gemm::registry::rows::rows!(@wide PACKED, $mr, $min, $f $(, $wide)?)
         })
@@ -240,20 +240,20 @@ macro_rules! rows {
                 floats::<_, _, C>(d, $wide, panels, k, t, out)
             }
         }
-        in_turn!(in_turn_wide, one_wide, DEEP, two_wide);
+        panel_by_panel!(panel_by_panel_wide, one_wide, DEEP, two_wide);
         const fn from(tiles: [TileFn; 2]) -> UnpackKernel {
             UnpackKernel { bytes: $crate::gemm::unpack::panel::float_bytes, panel: unpack, min_tiles: $min, tiles }
         }
         &[
             $packed[0].and_unpacked(from([two_wide::<$mr>, two_wide::<{ $mr - 1 }>])),
-            $packed[1].and_unpacked(from([in_turn_wide::<$mr>, in_turn_wide::<{ $mr - 1 }>])),
+            $packed[1].and_unpacked(from([panel_by_panel_wide::<$mr>, panel_by_panel_wide::<{ $mr - 1 }>])),
         ]
     }};
     // Panels decoded to f32, then multiplied as floats.
     (decoded Avx512 $mr:literal x $panels:literal, $min:literal) => {
         $crate::gemm::registry::rows::x86_rows!({
             use $crate::gemm::microkernel::float::floats;
-            use $crate::gemm::registry::rows::{DEEP, avx512, in_turn};
+            use $crate::gemm::registry::rows::{DEEP, avx512, panel_by_panel};
             use $crate::simd::x86_64::avx512_int::Avx512Int;
             use $crate::simd::x86_64::avx512_pair::Avx512Pair;
             avx512! {
@@ -266,14 +266,14 @@ macro_rules! rows {
                     floats::<_, _, C>(d, F32Row, panels, k, t, out)
                 }
             }
-            in_turn!(in_turn, one, DEEP, two);
+            panel_by_panel!(panel_by_panel, one, DEEP, two);
             const fn row(port: Port, tiles: [TileFn; 2]) -> GemmKernels {
                 let unpack = $crate::gemm::registry::rows::decoded_panels($min, tiles);
                 GemmKernels::unpacked(Variant::Unpacked, AVX512_LEVELS, $mr, $panels, unpack).on(port)
             }
             &[
                 row(Port::Two, [two::<$mr>, two::<{ $mr - 1 }>]),
-                row(Port::Single, [in_turn::<$mr>, in_turn::<{ $mr - 1 }>]),
+                row(Port::Single, [panel_by_panel::<$mr>, panel_by_panel::<{ $mr - 1 }>]),
             ]
         })
     };

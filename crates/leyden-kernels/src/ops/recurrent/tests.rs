@@ -132,8 +132,8 @@ fn scans_of_a_state_space_are_the_recurrence() {
 
 #[test]
 fn the_delta_rule_is_the_recurrence() {
-    for in_turn in [false, true] {
-        let shape = DeltaShape { heads: 4, key_heads: 2, key_dim: 8, value_dim: 20, in_turn };
+    for round_robin in [false, true] {
+        let shape = DeltaShape { heads: 4, key_heads: 2, key_dim: 8, value_dim: 20, round_robin };
         let width = 16 + 16 + 80;
         let all = numbers(12 * width, 7, 0.5);
         let decay: Vec<f32> = numbers(48, 8, 1.0).iter().map(|x| -x.abs()).collect();
@@ -148,7 +148,7 @@ fn the_delta_rule_is_the_recurrence() {
         });
         let mut wanted = vec![0.0; 12 * 80];
         for h in 0..4 {
-            let key_head = if in_turn { h % 2 } else { h / 2 };
+            let key_head = if round_robin { h % 2 } else { h / 2 };
             let mut s = [[0.0_f64; 20]; 8];
             for row in 0..12 {
                 if row == 7 {
