@@ -488,7 +488,7 @@ fn describe(
     gliner: Option<&Gliner>,
 ) -> Result<Metadata, Error> {
     let Settings { form, vectors, prompts, .. } = settings;
-    let most_tokens = form.max_tokens.map(|n| (MAX_TOKENS, Value::U32(u32::try_from(n).unwrap_or(u32::MAX))));
+    let max_tokens = form.max_tokens.map(|n| (MAX_TOKENS, Value::U32(u32::try_from(n).unwrap_or(u32::MAX))));
     let layer = &config.layers[0];
     let sizes = [
         ("block_count", config.layers.len()),
@@ -510,7 +510,7 @@ fn describe(
         .chain(sizes.map(|(name, size)| (key(name), Value::U64(size as u64))))
         .chain(floats.map(|(name, value)| (key(name), Value::F32(value))))
         .chain(modules.pooling.map(|pooling| (key("pooling_type"), Value::U32(pooling.number()))))
-        .chain(most_tokens.map(|(name, value)| (key(name), value)))
+        .chain(max_tokens.map(|(name, value)| (key(name), value)))
         .chain(form.entries().into_iter().map(|(name, value)| (key(name), value)))
         .chain(vectors.entries().into_iter().map(|(name, value)| (key(name), value)))
         .chain(prompts.entries().into_iter().map(|(name, value)| (key(name), value)))

@@ -134,7 +134,9 @@ impl Modules {
 }
 
 /// GGUF key of the maximum number of tokens in a text, if a folder's files limit it below the configuration's.
-pub(crate) const MAX_TOKENS: &str = "vector.most_tokens";
+pub(crate) const MAX_TOKENS: &str = "vector.max_tokens";
+/// Former name of [`MAX_TOKENS`], in files that were converted before.
+const FORMER_MAX_TOKENS: &str = "vector.most_tokens";
 
 /// Returns the GGUF key of the activation of dense layer `i`.
 fn activation_key(i: usize) -> String {
@@ -168,7 +170,7 @@ pub(crate) fn complete(config: &mut ModelConfig, source: &dyn WeightSource) -> R
     config.vector_dense = dense;
     config.vectors = vector_form::read(config.architecture, meta)?;
     if source.config_json().is_some()
-        && let Some(tokens) = meta.opt_u32(&key(MAX_TOKENS))?
+        && let Some(tokens) = meta.opt_u32(&key(MAX_TOKENS))?.or(meta.opt_u32(&key(FORMER_MAX_TOKENS))?)
     {
         config.context = config.context.min((tokens as usize).max(1));
     }

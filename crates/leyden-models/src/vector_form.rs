@@ -88,7 +88,9 @@ pub struct VectorForm {
 
 /// GGUF keys, after the architecture's name.
 const DIMENSIONS: &str = "vector.dimensions";
-const MAX_ACTIVE_DIMS: &str = "vector.most_numbers";
+const MAX_ACTIVE_DIMS: &str = "vector.max_active_dims";
+/// Former name of [`MAX_ACTIVE_DIMS`], in files that were converted before.
+const FORMER_MAX_ACTIVE_DIMS: &str = "vector.most_numbers";
 const SIMILARITY: &str = "vector.similarity";
 const UNIT: &str = "vector.unit";
 
@@ -155,7 +157,7 @@ pub(crate) fn read(architecture: &str, meta: &Metadata) -> Result<VectorForm, Er
     };
     Ok(VectorForm {
         dimensions: positive(DIMENSIONS)?,
-        max_active_dims: positive(MAX_ACTIVE_DIMS)?,
+        max_active_dims: positive(MAX_ACTIVE_DIMS)?.or(positive(FORMER_MAX_ACTIVE_DIMS)?),
         similarity,
         unit: meta.opt_bool(&key(UNIT))?.unwrap_or(false),
     })

@@ -88,6 +88,7 @@ static GGUF: &[Row] = &[
     read("pooling_type"),
     // Keys of embedding models, in files converted by this program only: see `docs/convert.md`.
     read("vector.dimensions"),
+    read("vector.max_active_dims"),
     read("vector.most_numbers"),
     read("vector.similarity"),
     read("vector.unit"),
