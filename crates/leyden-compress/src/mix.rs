@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::plan::{Choice, Options, Plan};
-use crate::quantize::{Job, experts, threads};
+use crate::quantize::{Job, cpu, experts};
 use crate::target::narrower_blocks;
 use crate::weights;
 use leyden_tensor::{DType, Gguf, GgufWriter, WeightSource};
@@ -61,7 +61,7 @@ pub fn candidates(
     options: &Options<'_>,
     progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<Vec<Candidates>, Error> {
-    let mut all = Vec::new();
+    let (cpu, mut all) = (cpu(options.threads)?, Vec::new());
     for (tensor, choice) in plan.tensors.iter().enumerate().filter(|(_, choice)| choice.is_matrix()) {
         let view = source.require(&choice.name)?;
         let means = match options.imatrix {
@@ -78,8 +78,8 @@ pub fn candidates(
             if types.iter().any(|c| c.dtype == to) {
                 continue;
             }
-            let job = Job::new(source.path(), view, to, softened.as_deref());
-            let error = job.sampled(threads(options.threads), means)?;
+            let job = Job::new(&cpu, source.path(), view, to, softened.as_deref());
+            let error = job.sampled(means)?;
             let bytes = to.row_bytes(view.cols()).unwrap_or(0) * view.rows();
             types.push(Candidate { dtype: to, bytes, error });
         }
@@ -120,9 +120,10 @@ pub fn probe(source: &Gguf, options: &Options<'_>, name: &str, dtype: DType) -> 
             Some(imatrix) => imatrix.of(name, experts(&view), view.cols())?.map(weights::soften),
             None => None,
         };
-        let job = Job::new(source.path(), view, dtype, importance.as_deref());
+        let cpu = cpu(options.threads)?;
+        let job = Job::new(&cpu, source.path(), view, dtype, importance.as_deref());
         let mut bytes = Vec::new();
-        job.run(threads(options.threads), &mut bytes, &mut |_| Ok(()))?;
+        job.run(&mut bytes, &mut |_| Ok(()))?;
         writer.add_tensor(name, dtype, &info.shape, bytes)?;
     }
     Ok(writer.to_vec()?)

@@ -3,15 +3,12 @@
 use crate::error::Error;
 use crate::plan::{Choice, Options, Plan};
 use crate::{rows, weights};
-use leyden_kernels::{Tier, decode_row, encode_row_weighted};
+use leyden_kernels::{Cpu, Tier, decode_row, encode_row_weighted};
 use leyden_tensor::quant::RowLosses;
 use leyden_tensor::{DType, GgufWriter, TensorView, Value, WeightSource};
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
-use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Number of values that a thread converts at a time.
@@ -25,6 +22,9 @@ const COPY: usize = 16 << 20;
 
 /// Approximate number of values of a matrix that are sampled to estimate the error of a type.
 const SAMPLE: usize = 1 << 19;
+
+/// Number of parts in which sampled rows are summed: the same with any number of threads, so that sums are too.
+const PARTS: usize = 64;
 
 /// Maximum number of threads.
 const MAX_THREADS: usize = 1024;
@@ -109,7 +109,7 @@ pub fn quantize(
     }
     let all = plan.tensors.iter().map(Choice::values).sum();
     let mut report = Report { values: all, bytes: (0, plan.bytes()), ..Report::default() };
-    let threads = threads(options.threads);
+    let cpu = cpu(options.threads)?;
     let (mut done, mut choices) = (0, plan.tensors.iter());
     let written = writer.write_made_to(path, &mut |name, out| {
         let view = source.require(name)?;
@@ -118,7 +118,7 @@ pub fn quantize(
             return Err(Error::Model { file, what });
         };
         report.bytes.0 += view.bytes().len();
-        let mut tell = |values: usize| {
+        let mut advance = |values: usize| {
             done += values;
             match progress(Progress { tensor: name, done, all }) {
                 ControlFlow::Continue(()) => Ok(()),
@@ -130,33 +130,33 @@ pub fn quantize(
             for (i, piece) in view.bytes().chunks(COPY).enumerate() {
                 write(out, piece)?;
                 source.advise_dontneed(name, i * COPY..i * COPY + piece.len());
-                tell(0)?;
+                advance(0)?;
             }
-            tell(choice.values())?;
+            advance(choice.values())?;
         } else {
             let importance = match options.imatrix {
                 Some(imatrix) => imatrix.of(name, experts(&view), view.cols())?.map(weights::soften),
                 None => None,
             };
             let importance = importance.as_deref();
-            let mut job = Job::new(source.path(), view, choice.to, importance);
+            let mut job = Job::new(&cpu, source.path(), view, choice.to, importance);
             // Pages of a mapped file that were read would count as memory of this process until the system needs it.
             let bytes_of = |values| view.dtype().row_bytes(values).unwrap_or(0);
             if options.target.by_rows() && choice.to == DType::Q8_0 {
                 let mut read = 0;
-                job.by_rows = job.keeps_row_scales(threads, &mut |values| {
+                job.by_rows = job.keeps_row_scales(&mut |values| {
                     let bytes = bytes_of(values);
                     source.advise_dontneed(name, read..read + bytes);
                     read += bytes;
-                    tell(0)
+                    advance(0)
                 })?;
             }
             let mut read = 0;
-            let sums = job.run(threads, out, &mut |values| {
+            let sums = job.run(out, &mut |values| {
                 let bytes = bytes_of(values);
                 source.advise_dontneed(name, read..read + bytes);
                 read += bytes;
-                tell(values)
+                advance(values)
             })?;
             let blocks = choice.values() / choice.to.block_len().max(1);
             report.tensors.push(TensorReport {
@@ -177,13 +177,14 @@ pub fn quantize(
     Ok(report)
 }
 
-/// Returns the number of threads for a requested number.
-pub(crate) fn threads(asked: usize) -> usize {
-    match asked {
+/// Returns the processor with the threads for a requested number.
+pub(crate) fn cpu(threads: usize) -> Result<Cpu, Error> {
+    let threads = match threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
-        // More threads would cost memory for pieces without being faster.
-        n => n.min(MAX_THREADS),
-    }
+        n => n,
+    };
+    // More threads would cost memory for pieces without being faster.
+    Cpu::new(Tier::best(), threads.min(MAX_THREADS)).map_err(|error| Error::Resources(error.to_string()))
 }
 
 /// Returns the number of matrices in a tensor: the experts of a mixture.
@@ -215,7 +216,7 @@ type Piece = Result<(Vec<u8>, Sums), Error>;
 
 /// The conversion of one tensor to another type.
 pub(crate) struct Job<'a> {
-    pub(crate) tier: Tier,
+    pub(crate) cpu: &'a Cpu,
     pub(crate) file: &'a Path,
     pub(crate) view: TensorView<'a>,
     pub(crate) to: DType,
@@ -226,12 +227,13 @@ pub(crate) struct Job<'a> {
 
 impl<'a> Job<'a> {
     pub(crate) fn new(
+        cpu: &'a Cpu,
         file: &'a Path,
         view: TensorView<'a>,
         to: DType,
         importance: Option<&'a [f32]>,
     ) -> Job<'a> {
-        Job { tier: Tier::best(), file, view, to, importance, by_rows: false }
+        Job { cpu, file, view, to, importance, by_rows: false }
     }
 
     /// Returns the number of rows in a piece.
@@ -239,19 +241,24 @@ impl<'a> Job<'a> {
         (PIECE / self.view.cols().max(1)).max(1)
     }
 
+    /// Returns the number of pieces in memory at a time.
+    fn pieces_at_a_time(&self) -> usize {
+        16 * self.cpu.pool().members()
+    }
+
     /// Estimates the squared errors of all rows from a sample, weighted by the importances of the columns.
-    pub(crate) fn sampled(&self, threads: usize, means: Option<&[f32]>) -> Result<f64, Error> {
+    pub(crate) fn sampled(&self, means: Option<&[f32]>) -> Result<f64, Error> {
         let cols = self.view.cols();
         let of_expert = (self.view.rows() / experts(&self.view).max(1)).max(1);
         let rows: Vec<usize> = sampled_rows(self.view.rows(), cols).collect();
-        let share = rows.len().div_ceil(threads).max(1);
+        let share = rows.len().div_ceil(PARTS).max(1);
         let part = |rows: &[usize]| -> Result<f64, Error> {
             let (mut x, mut back) = (vec![0.0; cols], vec![0.0; cols]);
             let mut errors = 0.0_f64;
             for &row in rows {
                 let (bytes, _) = self.rows(row..row + 1)?;
-                decode_row(self.tier, self.view.dtype(), self.view.row(row), &mut x);
-                decode_row(self.tier, self.to, &bytes, &mut back);
+                decode_row(self.cpu.tier(), self.view.dtype(), self.view.row(row), &mut x);
+                decode_row(self.cpu.tier(), self.to, &bytes, &mut back);
                 let weights = means.map(|all| &all[row / of_expert * cols..][..cols]);
                 for (i, (x, back)) in x.iter().zip(&back).enumerate() {
                     let weight = f64::from(weights.map_or(1.0, |w| w[i]));
@@ -260,42 +267,30 @@ impl<'a> Job<'a> {
             }
             Ok(errors)
         };
-        let parts: Vec<Result<f64, Error>> = thread::scope(|scope| {
-            let started: Vec<_> = rows.chunks(share).map(|rows| scope.spawn(|| part(rows))).collect();
-            started
-                .into_iter()
-                .map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)))
-                .collect()
+        let mut parts: Vec<Result<f64, Error>> = (0..rows.len().div_ceil(share)).map(|_| Ok(0.0)).collect();
+        self.cpu.for_blocks(&mut parts, 1, 1, |i, result| {
+            result[0] = part(&rows[i * share..rows.len().min((i + 1) * share)]);
         });
         let scale = self.view.rows() as f64 / rows.len().max(1) as f64;
         Ok(scale * parts.into_iter().sum::<Result<f64, Error>>()?)
     }
 
-    /// Returns true if one scale per row loses little. Calls `tell` with the number of values read since the last
+    /// Returns true if one scale per row loses little. Calls `report` with the number of values read since the last
     /// call.
-    fn keeps_row_scales(
-        &self,
-        threads: usize,
-        tell: &mut dyn FnMut(usize) -> Result<(), Error>,
-    ) -> Result<bool, Error> {
+    fn keeps_row_scales(&self, report: &mut dyn FnMut(usize) -> Result<(), Error>) -> Result<bool, Error> {
         let (rows, cols) = (self.view.rows(), self.view.cols());
         let mut losses = vec![0.0; rows];
         let part = |first: usize, losses: &mut [f64]| {
             let mut x = vec![0.0; cols];
             for (i, loss) in losses.iter_mut().enumerate() {
-                decode_row(self.tier, self.view.dtype(), self.view.row(first + i), &mut x);
+                decode_row(self.cpu.tier(), self.view.dtype(), self.view.row(first + i), &mut x);
                 *loss = rows::loss(&x);
             }
         };
-        let (piece, together) = (self.piece(), 16 * threads * self.piece());
+        let (piece, together) = (self.piece(), self.pieces_at_a_time() * self.piece());
         for (i, losses) in losses.chunks_mut(together).enumerate() {
-            let share = losses.len().div_ceil(threads).max(piece);
-            thread::scope(|scope| {
-                for (j, losses) in losses.chunks_mut(share).enumerate() {
-                    scope.spawn(move || part(i * together + j * share, losses));
-                }
-            });
-            tell(cols * losses.len())?;
+            self.cpu.for_blocks(losses, 1, piece, |first, losses| part(i * together + first, losses));
+            report(cols * losses.len())?;
         }
         Ok(losses.into_iter().collect::<RowLosses>().are_small())
     }
@@ -303,44 +298,28 @@ impl<'a> Job<'a> {
     /// Writes all rows in order; several threads convert pieces of some ten thousand values.
     pub(crate) fn run(
         &self,
-        threads: usize,
         out: &mut dyn Write,
-        tell: &mut dyn FnMut(usize) -> Result<(), Error>,
+        report: &mut dyn FnMut(usize) -> Result<(), Error>,
     ) -> Result<Sums, Error> {
         let (rows, piece) = (self.view.rows(), self.piece());
         let pieces = rows.div_ceil(piece);
         let mut sums = Sums::default();
-        // Number of pieces in memory at a time.
-        let together = 16 * threads;
+        let together = self.pieces_at_a_time();
         for first in (0..pieces).step_by(together) {
             let count = together.min(pieces - first);
-            let next = AtomicUsize::new(0);
-            let results: Vec<Mutex<Option<Piece>>> = (0..count).map(|_| Mutex::new(None)).collect();
-            thread::scope(|scope| {
-                for _ in 0..threads.min(count) {
-                    scope.spawn(|| {
-                        loop {
-                            let i = next.fetch_add(1, Ordering::Relaxed);
-                            let Some(place) = results.get(i) else { return };
-                            let from = (first + i) * piece;
-                            let made = self.rows(from..rows.min(from + piece));
-                            if let Ok(mut place) = place.lock() {
-                                *place = Some(made);
-                            }
-                        }
-                    });
-                }
+            let mut results: Vec<Piece> = (0..count).map(|_| Ok(Default::default())).collect();
+            self.cpu.for_blocks(&mut results, 1, 1, |i, result| {
+                let from = (first + i) * piece;
+                result[0] = self.rows(from..rows.min(from + piece));
             });
-            for result in results {
-                let made = result.into_inner().unwrap_or_else(PoisonError::into_inner);
-                let Some(made) = made else { unreachable!("the scope panics where a thread did not finish") };
+            for made in results {
                 let (bytes, of_piece) = made?;
                 write(out, &bytes)?;
                 sums.squares += of_piece.squares;
                 sums.errors += of_piece.errors;
                 sums.exact += of_piece.exact;
             }
-            tell(self.view.cols() * (rows.min((first + count) * piece) - first * piece))?;
+            report(self.view.cols() * (rows.min((first + count) * piece) - first * piece))?;
         }
         Ok(sums)
     }
@@ -353,7 +332,7 @@ impl<'a> Job<'a> {
         let (mut x, mut w, mut back) = (vec![0.0; cols], vec![0.0; cols], vec![0.0; cols]);
         let mut sums = Sums::default();
         for (row, out) in rows.zip(bytes.chunks_exact_mut(row_bytes.max(1))) {
-            decode_row(self.tier, self.view.dtype(), self.view.row(row), &mut x);
+            decode_row(self.cpu.tier(), self.view.dtype(), self.view.row(row), &mut x);
             if let Some(value) = x.iter().find(|x| !x.is_finite()) {
                 return Err(Error::NotFinite {
                     file: self.file.display().to_string(),
@@ -366,9 +345,9 @@ impl<'a> Job<'a> {
             weights::fill(&x, importance, &mut w);
             match self.by_rows {
                 true => rows::encode(&x, out),
-                false => encode_row_weighted(self.tier, self.to, &x, &w, out),
+                false => encode_row_weighted(self.cpu.tier(), self.to, &x, &w, out),
             }
-            decode_row(self.tier, self.to, out, &mut back);
+            decode_row(self.cpu.tier(), self.to, out, &mut back);
             for (x, back) in x.chunks_exact(self.to.block_len()).zip(back.chunks_exact(self.to.block_len())) {
                 sums.exact += usize::from(x == back);
                 let (mut squares, mut errors) = ([0.0_f32; LANES], [0.0_f32; LANES]);
@@ -395,8 +374,9 @@ mod tests {
     fn a_panic_of_a_thread_is_no_stop() {
         let bytes = [0; 2 * 64];
         let view = TensorView::new("w", DType::F16, &[2, 32], &bytes).unwrap();
-        let job = Job::new(Path::new("model.gguf"), view, DType::Q8_0, None);
+        let cpu = cpu(2).unwrap();
+        let job = Job::new(&cpu, Path::new("model.gguf"), view, DType::Q8_0, None);
         let no_importances: &[f32] = &[];
-        let _ = job.sampled(2, Some(no_importances));
+        let _ = job.sampled(Some(no_importances));
     }
 }

@@ -167,12 +167,12 @@ impl Cpu {
     ///
     /// # Panics
     /// If `data` is not whole rows, or `block` is zero.
-    pub fn for_blocks(
+    pub fn for_blocks<T: Send>(
         &self,
-        data: &mut [f32],
+        data: &mut [T],
         width: usize,
         block: usize,
-        f: impl Fn(usize, &mut [f32]) + Sync,
+        f: impl Fn(usize, &mut [T]) + Sync,
     ) {
         assert!(width > 0 && data.len().is_multiple_of(width), "{} values in rows of {width}", data.len());
         assert!(block > 0, "blocks of no rows");

@@ -304,7 +304,7 @@ impl Loader<'_> {
         }
         if let Some(int8) = self.int8.as_ref().filter(|_| view.dtype().block_len() == 1) {
             let mut report = int8.borrow_mut();
-            if let Some(bytes) = in_int8(view, &mut report) {
+            if let Some(bytes) = in_int8(self.cpu, view, &mut report) {
                 drop(report);
                 let label = format!("{}[int8]", view.name());
                 let quantised = TensorView::new(&label, DType::Q8_0, view.shape(), &bytes)?;

@@ -3,8 +3,7 @@
 //! SparseGPT needs U with H^-1 = U^T U. With the order of inputs reversed, H = L L^T by Cholesky; read back in the
 //! original order, the inverse of L is U. So neither H^-1 nor a second factorisation is computed.
 
-use std::sync::Mutex;
-use std::thread;
+use leyden_kernels::Cpu;
 
 /// Columns that are factored at a time.
 const PANEL: usize = 64;
@@ -26,17 +25,16 @@ impl Upper {
 
     /// Factors the inverse of a symmetric positive matrix `[k, k]`, given with rows and columns in reverse order. Returns
     /// `None` if it is not positive.
-    pub(crate) fn of_inverse(mut lower: Vec<f64>, k: usize, threads: usize) -> Option<Upper> {
-        cholesky(&mut lower, k, threads)?;
+    pub(crate) fn of_inverse(mut lower: Vec<f64>, k: usize, cpu: &Cpu) -> Option<Upper> {
+        cholesky(&mut lower, k, cpu)?;
         let mut values = vec![0.0; k * k];
-        let blocks = values.chunks_mut((TOGETHER * k).max(1)).enumerate();
-        in_parallel(threads, blocks, |(block, rows)| inverse_rows(&lower, k, block, rows));
+        cpu.for_blocks(&mut values, k.max(1), TOGETHER, |first, rows| inverse_rows(&lower, k, first, rows));
         Some(Upper { k, values })
     }
 }
 
 /// Replaces the lower triangle of `a` `[k, k]` by its Cholesky factor. Returns `None` if a pivot is not positive.
-fn cholesky(a: &mut [f64], k: usize, threads: usize) -> Option<()> {
+fn cholesky(a: &mut [f64], k: usize, cpu: &Cpu) -> Option<()> {
     for first in (0..k).step_by(PANEL) {
         let end = (first + PANEL).min(k);
         for i in first..end {
@@ -54,7 +52,7 @@ fn cholesky(a: &mut [f64], k: usize, threads: usize) -> Option<()> {
         }
         let (done, below) = a.split_at_mut(end * k);
         let corner = &done[first * k..];
-        in_parallel(threads, below.chunks_mut(PANEL * k), |rows| {
+        cpu.for_blocks(below, k, PANEL, |_, rows| {
             for row in rows.chunks_exact_mut(k) {
                 for j in first..end {
                     let of = &corner[(j - first) * k..][..k];
@@ -66,9 +64,9 @@ fn cholesky(a: &mut [f64], k: usize, threads: usize) -> Option<()> {
         // A copy, since every row of the rest needs those of others while its own tail changes.
         let width = end - first;
         let panel: Vec<f64> = below.chunks_exact(k).flat_map(|row| row[first..end].iter().copied()).collect();
-        in_parallel(threads, below.chunks_mut(PANEL * k).enumerate(), |(block, rows)| {
+        cpu.for_blocks(below, k, PANEL, |first, rows| {
             for (i, row) in rows.chunks_exact_mut(k).enumerate() {
-                let i = block * PANEL + i;
+                let i = first + i;
                 let own = &panel[i * width..][..width];
                 for (to, other) in row[end..=end + i].iter_mut().zip(panel.chunks_exact(width)) {
                     *to -= dot(own, other);
@@ -79,11 +77,11 @@ fn cholesky(a: &mut [f64], k: usize, threads: usize) -> Option<()> {
     Some(())
 }
 
-/// Computes rows of U, the first of which is `block * TOGETHER`, from the Cholesky factor `lower` in reverse order.
+/// Computes rows of U from row `first` on, from the Cholesky factor `lower` in reverse order.
 ///
 /// Row `a` of U, read backwards, is row `k - 1 - a` of the inverse of `lower`: the solution y of y L = e.
-fn inverse_rows(lower: &[f64], k: usize, block: usize, rows: &mut [f32]) {
-    let last = k - 1 - block * TOGETHER;
+fn inverse_rows(lower: &[f64], k: usize, first: usize, rows: &mut [f32]) {
+    let last = k - 1 - first;
     let mut y = vec![[0.0_f64; TOGETHER]; last + 1];
     for t in 0..rows.len() / k {
         y[last - t][t] = 1.0;
@@ -117,31 +115,14 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     (sums[0] + sums[1]) + (sums[2] + sums[3]) + tail
 }
 
-/// Runs a function for every item, on several threads. The items must not depend on each other.
-pub(crate) fn in_parallel<T: Send>(
-    threads: usize,
-    items: impl Iterator<Item = T> + Send,
-    run: impl Fn(T) + Sync,
-) {
-    let items = Mutex::new(items);
-    let next = || items.lock().ok()?.next();
-    thread::scope(|scope| {
-        for _ in 1..threads.max(1) {
-            scope.spawn(|| {
-                while let Some(item) = next() {
-                    run(item);
-                }
-            });
-        }
-        while let Some(item) = next() {
-            run(item);
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leyden_kernels::Tier;
+
+    fn cpu(threads: usize) -> Cpu {
+        Cpu::new(Tier::best(), threads).unwrap()
+    }
 
     /// Returns a symmetric positive matrix whose inputs are correlated.
     fn positive(k: usize) -> Vec<f64> {
@@ -156,7 +137,7 @@ mod tests {
         for k in [1, 7, 64, 65, 150] {
             let h = positive(k);
             let reversed: Vec<f64> = h.iter().rev().copied().collect();
-            let upper = Upper::of_inverse(reversed.clone(), k, 1).unwrap();
+            let upper = Upper::of_inverse(reversed.clone(), k, &cpu(1)).unwrap();
             let inverse = |i: usize, j: usize| -> f64 {
                 (0..=i.min(j)).map(|m| f64::from(upper.row(m)[i]) * f64::from(upper.row(m)[j])).sum()
             };
@@ -170,7 +151,7 @@ mod tests {
             }
             assert_eq!(
                 upper.values,
-                Upper::of_inverse(reversed, k, 3).unwrap().values,
+                Upper::of_inverse(reversed, k, &cpu(3)).unwrap().values,
                 "threads change nothing"
             );
         }
@@ -178,8 +159,8 @@ mod tests {
 
     #[test]
     fn matrices_that_are_not_positive_have_no_factor() {
-        assert!(Upper::of_inverse(vec![1.0, 2.0, 2.0, 1.0], 2, 1).is_none());
-        assert!(Upper::of_inverse(vec![f64::NAN], 1, 1).is_none());
-        assert!(Upper::of_inverse(vec![0.0], 1, 1).is_none());
+        assert!(Upper::of_inverse(vec![1.0, 2.0, 2.0, 1.0], 2, &cpu(1)).is_none());
+        assert!(Upper::of_inverse(vec![f64::NAN], 1, &cpu(1)).is_none());
+        assert!(Upper::of_inverse(vec![0.0], 1, &cpu(1)).is_none());
     }
 }

@@ -54,10 +54,10 @@ pub(crate) struct Inputs {
 impl Inputs {
     /// Returns the factor of the inverse of the Gram matrix.
     fn upper(&mut self, cpu: &Cpu) -> Result<&Upper, Error> {
-        let (k, threads) = (self.gram.k(), cpu.pool().members());
+        let k = self.gram.k();
         let mut damping = DAMPING;
         while self.upper.is_none() && damping <= MAX_DAMPING {
-            self.upper = Upper::of_inverse(self.gram.reversed(damping), k, threads);
+            self.upper = Upper::of_inverse(self.gram.reversed(damping), k, cpu);
             damping *= 10.0;
         }
         self.upper.as_ref().ok_or_else(|| {
