@@ -25,9 +25,20 @@ impl Imatrix {
     /// # Errors
     /// It is not such a file, or a value is negative or NaN.
     pub fn open(path: &Path) -> Result<Imatrix, Error> {
-        let file = path.display().to_string();
+        Imatrix::read(&Gguf::open(path)?)
+    }
+
+    /// Reads a file that is in memory; `label` takes the place of its path.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn from_vec(bytes: Vec<u8>, label: &str) -> Result<Imatrix, Error> {
+        Imatrix::read(&Gguf::from_vec(bytes, label)?)
+    }
+
+    fn read(source: &Gguf) -> Result<Imatrix, Error> {
+        let file = source.path().display().to_string();
         let wrong = |what: String| Error::Imatrix { file: file.clone(), what };
-        let source = Gguf::open(path)?;
         let meta = source.metadata();
         if meta.opt_str("general.type")? != Some("imatrix") {
             return Err(wrong(
@@ -38,8 +49,8 @@ impl Imatrix {
         let mut means = HashMap::new();
         for name in source.tensor_names() {
             let Some(weight) = name.strip_suffix(".in_sum2") else { continue };
-            let sums = values(&source, name)?;
-            let counts = values(&source, &format!("{weight}.counts"))?;
+            let sums = values(source, name)?;
+            let counts = values(source, &format!("{weight}.counts"))?;
             let (experts, columns) = (counts.len(), sums.len() / counts.len().max(1));
             if experts == 0 || sums.len() % experts != 0 {
                 return Err(wrong(format!("{name}: {} values for {experts} counts", sums.len())));
