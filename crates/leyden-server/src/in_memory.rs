@@ -1,8 +1,9 @@
-//! [`InMemory`]: a server without sockets.
+//! [`InMemory`]: a server without a listening socket.
 
 use crate::app::App;
 use crate::body::Reply;
 use crate::failure::{Error, ErrorKind};
+use crate::listen::serve_stream;
 use crate::log::Log;
 use crate::model::Model;
 use crate::options::ServerOptions;
@@ -12,12 +13,16 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 use std::fmt;
 use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
-/// A server without sockets, which answers requests of its own process: for tests of other crates, and for fuzzing.
-/// It does everything that [`serve`](crate::serve) does with a request but its connection.
+/// A server without a listening socket, which answers requests of its own process: for tests of other crates, and for
+/// fuzzing. It does everything that [`serve`](crate::serve) does with a request or a connection.
 pub struct InMemory {
     app: Arc<App>,
     runtime: Runtime,
@@ -35,7 +40,7 @@ impl InMemory {
     /// # Errors
     /// There is no model, two have one name, or memory or threads are short.
     pub fn start(models: Vec<Model>, options: ServerOptions) -> Result<InMemory, Error> {
-        let log = Log::new(options.log, Box::new(std::io::stderr())).map_err(ErrorKind::System)?;
+        let log = Log::new(options.log, Box::new(io::stderr())).map_err(ErrorKind::System)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         Ok(InMemory { app: App::start(models, options, log)?, runtime: runtime.map_err(ErrorKind::System)? })
     }
@@ -63,5 +68,35 @@ impl InMemory {
             }
             (status, whole)
         })
+    }
+
+    /// Returns the bytes of the responses to a client that sends these bytes and then closes its side of the connection.
+    /// Responses of requests that were not answered by then are missing.
+    ///
+    /// # Errors
+    /// The system has no descriptors or threads for the connection.
+    pub fn exchange(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let (server, mut client) = UnixStream::pair()?;
+        server.set_nonblocking(true)?;
+        let mut to = client.try_clone()?;
+        let app = Arc::clone(&self.app);
+        self.runtime.spawn(async move {
+            if let Ok(stream) = tokio::net::UnixStream::from_std(server) {
+                serve_stream(app, stream).await;
+            }
+        });
+        let mut responses = Vec::new();
+        // On two threads, because the server may wait until its responses are read.
+        thread::scope(|scope| {
+            thread::Builder::new().spawn_scoped(scope, move || {
+                // The server may close the connection before.
+                let _ = to.write_all(bytes).and_then(|()| to.shutdown(Shutdown::Write));
+            })?;
+            match client.read_to_end(&mut responses) {
+                Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
+                _ => Ok(()),
+            }
+        })?;
+        Ok(responses)
     }
 }

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -236,6 +236,8 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                 let connection =
                     Connection { app: Arc::clone(&app), limit: Arc::clone(&limit), address, answering };
                 app.http.connections_total.add(1);
+                // Tokens are small, and should be sent at once.
+                let _ = stream.set_nodelay(true);
                 tokio::spawn(connection.serve(stream, admission, closing.subscribe()));
             }
             // The client has disconnected already.
@@ -319,11 +321,25 @@ impl Drop for Open {
     }
 }
 
+/// Answers the requests of a connection within the limits, without a listening socket.
+pub(crate) async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(app: Arc<App>, stream: S) {
+    let (total, address) = (1, IpAddr::from([127, 0, 0, 1]));
+    let limits = connection_limit::Limits { total, per_address: total, trusted: Vec::new() };
+    let limit = ConnectionLimit::new(limits);
+    let Some(permit) = limit.try_acquire(address) else { return };
+    let admission = Admission::admitted(permit, &app);
+    let (_closing, closes) = watch::channel(false);
+    Connection { app, limit, address, answering: Arc::default() }.serve(stream, admission, closes).await;
+}
+
 impl Connection {
     /// Answers the requests of a connection.
-    async fn serve(self, stream: TcpStream, admission: Admission, mut closing: watch::Receiver<bool>) {
-        // Tokens are small, and should be sent at once.
-        let _ = stream.set_nodelay(true);
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+        self,
+        stream: S,
+        admission: Admission,
+        mut closing: watch::Receiver<bool>,
+    ) {
         let limits = &self.app.limits;
         let traffic = Arc::new(Traffic::of(&self.answering));
         let deadlines =

@@ -11,6 +11,7 @@ mod defaults;
 mod dialects;
 mod edges;
 mod endings;
+mod in_memory;
 mod keys;
 mod mailbox;
 mod names;
