@@ -12,11 +12,11 @@ use crate::served::Served;
 use leyden_engine::sample::{
     Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
 };
+use leyden_tasks::ErrorKind;
 use leyden_text::Special;
 use serde_json::{Value, json};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
-use std::sync::PoisonError;
 
 /// Sampling parameters of a request.
 #[derive(Clone, Debug)]
@@ -188,34 +188,17 @@ fn engine(error: &leyden_engine::Error) -> ApiError {
 }
 
 impl Sampling {
-    /// Returns the sampler of one choice, initialised with the prompt.
+    /// Returns the sampler of one choice, which has accepted the prompt.
     pub(crate) fn sampler(&self, model: &Served, choice: usize, prompt: &[u32]) -> Result<Sampler, ApiError> {
-        let mut params = self.params.clone();
-        if params.dry.is_active() {
-            params.dry.breakers = self.breakers(model)?;
-        }
-        let mut sampler =
-            Sampler::new(params, choice as u64, model.tier, model.vocabulary).map_err(|e| engine(&e))?;
-        sampler.accept_prompt(prompt);
-        Ok(sampler)
-    }
-
-    fn breakers(&self, model: &Served) -> Result<SequenceBreakers, ApiError> {
-        let mut known = model.breakers.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0 != self.breakers {
-            let tokenizer = model.tokenizer.as_ref();
-            let encode = |text: &str| tokenizer.encode(text, Special::AsText);
-            let pieces = |id| tokenizer.token_bytes(id);
-            let tokens = SequenceBreakers::new(&self.breakers, tokenizer.vocab_size(), pieces, encode);
-            let tokens = tokens.map_err(|_| {
-                ApiError::field(
-                    "dry_sequence_breakers",
-                    "a breaker cannot be encoded in the model's vocabulary",
-                )
-            })?;
-            *known = (self.breakers.clone(), tokens);
-        }
-        Ok(known.1.clone())
+        let of_model = (model.tokenizer.as_ref(), model.tier, model.vocabulary);
+        let sampler = model.samplers.sampler(of_model, (&self.params, &self.breakers), choice, prompt);
+        sampler.map_err(|error| match error.kind {
+            ErrorKind::Sampler(error) => engine(&error),
+            _ => ApiError::field(
+                "dry_sequence_breakers",
+                "a breaker cannot be encoded in the model's vocabulary",
+            ),
+        })
     }
 }
 

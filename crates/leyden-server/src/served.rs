@@ -13,13 +13,14 @@ use crate::model::{Model, ModelInfo};
 use crate::replicas::Replicas;
 use crate::service::{Loaded, Service};
 use leyden_engine::Pooling;
-use leyden_engine::sample::{SamplingParams, SequenceBreakers};
+use leyden_engine::sample::SamplingParams;
 use leyden_kernels::Tier;
 use leyden_models::Prompts;
+use leyden_tasks::Samplers;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// A loaded model with its engines.
 pub(crate) struct Served {
@@ -33,8 +34,7 @@ pub(crate) struct Served {
     pub(crate) sampling: SamplingParams,
     pub(crate) defaults: Defaults,
     pub(crate) sequence_breakers: Vec<String>,
-    /// The last sequence breakers, as texts and as tokens; the conversion reads the whole vocabulary.
-    pub(crate) breakers: Mutex<(Vec<String>, SequenceBreakers)>,
+    pub(crate) samplers: Samplers,
     pub(crate) grammars: Grammars,
     /// The markers of reasoning and calls.
     pub(crate) format: OutputFormat,
@@ -128,7 +128,7 @@ impl Served {
             sampling: model.sampling,
             defaults: model.defaults,
             sequence_breakers: model.sequence_breakers,
-            breakers: Mutex::default(),
+            samplers: Samplers::default(),
             grammars: Grammars::default(),
             format,
             generic_tools,

@@ -101,6 +101,12 @@ pub enum ErrorKind {
     /// Calibration that is for another model or other settings, or scores that it cannot decide on.
     #[error("{0}")]
     Calibration(#[source] CalibrationError),
+    /// Invalid list of sequence breakers.
+    #[error("sequence breakers: {0}")]
+    SequenceBreakers(String),
+    /// Sampling parameter out of range.
+    #[error("{0}")]
+    Sampler(#[source] leyden_engine::Error),
     /// Error of the tokenizer or the chat template.
     #[error("{0}")]
     Text(#[source] leyden_text::Error),

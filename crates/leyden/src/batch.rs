@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::generation::{Finish, Generation};
-use crate::job::{Job, Samplers, Text, named};
+use crate::job::{Job, Text, named, sampler};
 use crate::options::{BatchOptions, GenerateOptions};
 use crate::runner::{Runner, Served, Submission};
 use crate::session::{PROMPT_STEP, Parts, context, state_cache};
@@ -11,7 +11,7 @@ use leyden_engine::{
     ActivationSums, AdapterSet, Engine, EngineOptions, MatrixInput, Pooling, Scope, TokenLogprobs,
 };
 use leyden_models::heads::{HeadOutput, PooledStates, TextVector};
-use leyden_tasks::VectorShape;
+use leyden_tasks::{Samplers, VectorShape};
 use leyden_text::Tokenizer;
 use std::fmt;
 use std::sync::Arc;
@@ -113,10 +113,11 @@ impl Batch {
         for (prompt, options) in prompts {
             let max_tokens = options.max_tokens.unwrap_or(usize::MAX);
             let adapters = options.adapters.as_ref().unwrap_or(&self.adapters).clone();
-            let sampler = self.samplers.sampler(self.runner.engine(), self.tokenizer.as_ref(), options)?;
-            let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt.as_ref(), options);
+            let (engine, prompt) = (self.runner.engine(), prompt.as_ref());
+            let sampler = sampler(&self.samplers, engine, self.tokenizer.as_ref(), options, prompt)?;
+            let text = Text::new(Arc::clone(&self.tokenizer), sampler, prompt, options);
             jobs.push(Submission {
-                prompt: prompt.as_ref().to_vec(),
+                prompt: prompt.to_vec(),
                 max_tokens,
                 rows: PromptRows::None,
                 job: Job::Text(Box::new(text)),

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use leyden_engine::sample::SequenceBreakers;
-use leyden_text::{Special, Tokenizer};
+use leyden_text::Tokenizer;
 
 /// Default sequence breakers of DRY: line ends, and marks of dialogue and emphasis.
 pub const SEQUENCE_BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
@@ -24,7 +24,5 @@ pub const SEQUENCE_BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 /// # Errors
 /// A text is empty or longer than 40 characters, there are more than 64, or the tokenizer fails.
 pub fn sequence_breakers(tokenizer: &dyn Tokenizer, texts: &[String]) -> Result<SequenceBreakers, Error> {
-    SequenceBreakers::check(texts).map_err(|what| Error::Option { name: "dry_sequence_breaker", what })?;
-    let encode = |text: &str| tokenizer.encode(text, Special::AsText).map_err(Error::from);
-    SequenceBreakers::new(texts, tokenizer.vocab_size(), |id| tokenizer.token_bytes(id), encode)
+    leyden_tasks::sequence_breakers(tokenizer, texts).map_err(|error| Error::of_task(error, ""))
 }

@@ -1,14 +1,14 @@
 //! [`Job`]: request of the library to the engine for an answer, log probabilities, a vector or logits.
 
-use crate::breakers::sequence_breakers;
 use crate::error::Error;
 use crate::generation::Finish;
 use crate::options::GenerateOptions;
 use leyden_constrain::Constraint;
-use leyden_engine::sample::{Sampler, SequenceBreakers, TokenSet};
+use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::verify;
 use leyden_engine::{Answer, Engine, ErrorKind, LogitReader, OutputRow, TokenLogprobs};
 use leyden_models::heads::HeadOutput;
+use leyden_tasks::Samplers;
 use leyden_text::{AnswerText, Tokenizer};
 use std::sync::Arc;
 use std::time::Instant;
@@ -73,7 +73,7 @@ pub(crate) struct Text {
     /// Generated text.
     pub(crate) text: String,
     /// Bytes of the text that the caller has got.
-    pub(crate) told: usize,
+    pub(crate) delivered: usize,
     pub(crate) tokens: Vec<u32>,
     pub(crate) scores: Vec<TokenLogprobs>,
     /// Time of the first token.
@@ -85,14 +85,13 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Returns an empty answer to `prompt`. `sampler` must not have accepted tokens yet.
+    /// Returns an empty answer to `prompt`. `sampler` has accepted the prompt.
     pub(crate) fn new(
         tokenizer: Arc<dyn Tokenizer>,
-        mut sampler: Sampler,
+        sampler: Sampler,
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Text {
-        sampler.accept_prompt(prompt);
         let mut pieces = AnswerText::new(tokenizer.as_ref(), prompt, &options.stop);
         if let Some((open, close, begun)) = &options.reasoning {
             pieces = pieces.with_reasoning(open, close, *begun);
@@ -104,7 +103,7 @@ impl Text {
             pieces,
             logprobs: options.logprobs,
             text: String::new(),
-            told: 0,
+            delivered: 0,
             tokens: Vec::new(),
             scores: Vec::new(),
             first: None,
@@ -169,8 +168,8 @@ impl Text {
 
     /// Returns the text since the last call, if there is any.
     pub(crate) fn new_text(&mut self) -> Option<String> {
-        let new = self.text[self.told..].to_owned();
-        self.told = self.text.len();
+        let new = self.text[self.delivered..].to_owned();
+        self.delivered = self.text.len();
         (!new.is_empty()).then_some(new)
     }
 }
@@ -185,27 +184,15 @@ pub(crate) fn named(error: Error, file: &str) -> Error {
     }
 }
 
-/// Factory of samplers. It caches the last sequence breakers as tokens, as their conversion reads the whole vocabulary.
-#[derive(Default)]
-pub(crate) struct Samplers {
-    breakers: (Vec<String>, SequenceBreakers),
-}
-
-impl Samplers {
-    pub(crate) fn sampler(
-        &mut self,
-        engine: &Engine,
-        tokenizer: &dyn Tokenizer,
-        options: &GenerateOptions,
-    ) -> Result<Sampler, Error> {
-        let mut params = options.sampling.clone();
-        if params.dry.is_active() {
-            if self.breakers.0 != options.sequence_breakers {
-                let tokens = sequence_breakers(tokenizer, &options.sequence_breakers)?;
-                self.breakers = (options.sequence_breakers.clone(), tokens);
-            }
-            params.dry.breakers = self.breakers.1.clone();
-        }
-        Ok(Sampler::new(params, 0, engine.cpu().tier(), engine.model().vocabulary())?)
-    }
+/// Returns the sampler of an answer to `prompt`.
+pub(crate) fn sampler(
+    samplers: &Samplers,
+    engine: &Engine,
+    tokenizer: &dyn Tokenizer,
+    options: &GenerateOptions,
+    prompt: &[u32],
+) -> Result<Sampler, Error> {
+    let model = (tokenizer, engine.cpu().tier(), engine.model().vocabulary());
+    let sampler = samplers.sampler(model, (&options.sampling, &options.sequence_breakers), 0, prompt);
+    sampler.map_err(|error| Error::of_task(error, ""))
 }

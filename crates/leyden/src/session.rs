@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::generation::{Event, Finish, Generation, StreamEvent};
-use crate::job::{Job, Samplers, Text, named};
+use crate::job::{Job, Text, named, sampler};
 use crate::options::{GenerateOptions, SessionOptions};
 use leyden_engine::schedule::{
     Decision, Held, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions,
@@ -11,6 +11,7 @@ use leyden_engine::{AdapterSet, Engine, EngineOptions, Generator, SequenceId, us
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::KvType;
 use leyden_models::Network;
+use leyden_tasks::Samplers;
 use leyden_text::output::OutputFormat;
 use leyden_text::{ChatTemplate, Message, RenderOptions, Rendered, Tokenizer};
 use std::collections::VecDeque;
@@ -261,7 +262,8 @@ impl Session {
         if prompt.len() > self.context() {
             return Err(Error::PromptTooLong { tokens: prompt.len(), context: self.context() });
         }
-        let sampler = self.samplers.sampler(self.generator.engine(), self.tokenizer.as_ref(), options)?;
+        let (engine, tokenizer) = (self.generator.engine(), self.tokenizer.as_ref());
+        let sampler = sampler(&self.samplers, engine, tokenizer, options, prompt)?;
         let adapters = options.adapters.as_ref().unwrap_or(&self.adapters[1]).clone();
         if adapters != self.adapters[0] {
             // Keys and values computed with other adapters cannot be reused.
