@@ -262,8 +262,9 @@ mod tests {
     fn members_of_the_outermost_object_are_told() {
         let text = r#"{"n": "x", "a": {"n": [1]}, "e": -1.5e+3, "z": null}"#;
         let mut scan = JsonScan::default();
-        let told = text.bytes().enumerate().map(|(i, b)| (i, scan.step(b))).filter(|(_, s)| *s != Step::More);
-        let keys: Vec<(usize, Step)> = told.collect();
+        let steps =
+            text.bytes().enumerate().map(|(i, b)| (i, scan.step(b))).filter(|(_, s)| *s != Step::More);
+        let keys: Vec<(usize, Step)> = steps.collect();
         use Step::{KeyBegins, KeyEnds, ValueBegins, ValueEnds, Whole};
         let want = [
             (1, KeyBegins),

@@ -32,8 +32,8 @@ enum Arguments {
     None,
     /// Not an object, or not yet known to be one.
     Unread,
-    /// An object at this position in the text, which has been output up to `told`.
-    Inside { from: usize, to: Option<usize>, told: usize },
+    /// An object at this position in the text, which has been output up to `emitted`.
+    Inside { from: usize, to: Option<usize>, emitted: usize },
     /// An object encoded in a string; true once it was output.
     Apart(String, bool),
 }
@@ -60,7 +60,7 @@ impl Object {
                 self.from = at;
                 if self.key == Key::Arguments && matches!(self.arguments, Arguments::None) {
                     let inside = text.as_bytes()[at] == b'{';
-                    let here = Arguments::Inside { from: at, to: None, told: at };
+                    let here = Arguments::Inside { from: at, to: None, emitted: at };
                     self.arguments = if inside { here } else { Arguments::Unread };
                 }
             }
@@ -117,14 +117,14 @@ impl Object {
     /// Returns the part of the arguments not yet output, of a text read up to `at`, and where that part ends.
     pub(super) fn news(&mut self, text: &str, at: usize) -> Option<(String, usize)> {
         match &mut self.arguments {
-            Arguments::Inside { to, told, .. } => {
+            Arguments::Inside { to, emitted, .. } => {
                 let to = to.unwrap_or(at);
-                let news = text.get(*told..to)?.to_owned();
-                *told = to;
+                let news = text.get(*emitted..to)?.to_owned();
+                *emitted = to;
                 Some((news, to))
             }
-            Arguments::Apart(text, told @ false) => {
-                *told = true;
+            Arguments::Apart(text, emitted @ false) => {
+                *emitted = true;
                 Some((text.clone(), at))
             }
             _ => None,

@@ -407,7 +407,7 @@ impl Marked {
                 reading.cut(&self.pending, &calls.reader, &self.tools, parts);
                 // Text after a marker was meant as a call.
                 let is_bare = calls.bare && self.pending.starts_with(['{', '[']);
-                let is_call = reading.told().is_some() || self.in_section || !is_bare || self.required;
+                let is_call = reading.emitted().is_some() || self.in_section || !is_bare || self.required;
                 let text = std::mem::take(before) + &std::mem::take(&mut self.pending);
                 self.state = State::Text;
                 if !is_call {
@@ -423,9 +423,9 @@ impl Marked {
                 if reading.is_open() {
                     parts.push(Part::Unfinished);
                 }
-                let text = match reading.told() {
+                let text = match reading.emitted() {
                     None => std::mem::take(before) + &self.pending[..at],
-                    Some(told) => self.pending[told.min(at)..at].to_owned(),
+                    Some(emitted) => self.pending[emitted.min(at)..at].to_owned(),
                 };
                 self.pending.drain(..at);
                 (self.state, self.at_start, self.in_section) = (State::Text, false, false);

@@ -130,8 +130,8 @@ impl AnswerParts {
     pub fn content_tokens(&mut self) -> Vec<bool> {
         let over = self.finished || self.stopped;
         let decided = if over { usize::MAX } else { self.parser.decided() };
-        let mut told = Vec::new();
-        let Some(tokens) = &mut self.tokens else { return told };
+        let mut of_content = Vec::new();
+        let Some(tokens) = &mut self.tokens else { return of_content };
         while let Some(token) = tokens.front() {
             // An empty token belongs to the next part.
             if token.end.max(token.start + 1) > decided {
@@ -141,12 +141,12 @@ impl AnswerParts {
             let mut spans = self.parser.spans().iter();
             let in_content = spans.any(|span| span.start < reach.end && reach.start < span.end);
             let at_end = token.is_empty() && token.end >= self.parser.decided() && self.parser.in_content();
-            told.push(in_content || over && at_end);
+            of_content.push(in_content || over && at_end);
             let start = token.start;
             tokens.pop_front();
             self.parser.forget_spans(start);
         }
-        told
+        of_content
     }
 
     fn count(&mut self, text: &str) {

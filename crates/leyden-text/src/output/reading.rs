@@ -27,7 +27,7 @@ pub(super) struct Reading {
     /// Start of the current part.
     from: usize,
     /// End of the text that was output as calls.
-    told: usize,
+    emitted: usize,
     /// True if the beginning of a call was output, and its end was not.
     open: bool,
     /// True if any call was output.
@@ -67,7 +67,7 @@ impl Reading {
             stage: Stage::Start,
             at: 0,
             from: 0,
-            told: 0,
+            emitted: 0,
             open: false,
             any: false,
             id: None,
@@ -87,8 +87,8 @@ impl Reading {
     }
 
     /// Returns the end of the text that was output as calls; `None` if no call was.
-    pub(super) fn told(&self) -> Option<usize> {
-        self.any.then_some(self.told)
+    pub(super) fn emitted(&self) -> Option<usize> {
+        self.any.then_some(self.emitted)
     }
 
     /// Continues parsing. `text` begins where the call does and has grown since the last call; `done` is true at
@@ -143,17 +143,17 @@ impl Reading {
         parts.push(Part::CallBegins { id: self.id.take(), name: self.name.clone() });
     }
 
-    fn tell(&mut self, arguments: impl Into<String>, told: usize, parts: &mut Vec<Part>) {
+    fn emit(&mut self, arguments: impl Into<String>, emitted: usize, parts: &mut Vec<Part>) {
         let arguments = arguments.into();
-        self.told = told;
+        self.emitted = emitted;
         if !arguments.is_empty() {
             parts.push(Part::Arguments(arguments));
         }
     }
 
-    /// Outputs the end of the call, whose text ends at `told`.
-    fn close(&mut self, whole: bool, told: usize, parts: &mut Vec<Part>) {
-        (self.open, self.told) = (false, told);
+    /// Outputs the end of the call, whose text ends at `emitted`.
+    fn close(&mut self, whole: bool, emitted: usize, parts: &mut Vec<Part>) {
+        (self.open, self.emitted) = (false, emitted);
         parts.push(if whole { Part::CallEnds } else { Part::Unfinished });
     }
 
@@ -230,7 +230,7 @@ impl Reading {
         self.tell_members(text, parts);
         let whole = self.object.arguments(text).is_none_or(is_object);
         if !self.object.has_arguments() {
-            self.tell("{}", end, parts);
+            self.emit("{}", end, parts);
         }
         self.close(whole, end, parts);
         Next::Stage(if self.in_list { Stage::Behind } else { Stage::End })
@@ -246,7 +246,7 @@ impl Reading {
         // An unknown name could also occur in any other object.
         if known || self.object.has_arguments() || whole {
             (self.name, self.id) = (name.to_owned(), self.object.id());
-            self.told = self.at + 1;
+            self.emitted = self.at + 1;
             self.begin(parts);
         }
         true
@@ -262,7 +262,7 @@ impl Reading {
         if self.open
             && let Some((arguments, to)) = self.object.news(text, self.at)
         {
-            self.tell(arguments, to, parts);
+            self.emit(arguments, to, parts);
         }
     }
 
@@ -276,7 +276,7 @@ impl Reading {
                 Next::Stage(Stage::Objects)
             }
             Some(b']') => {
-                (self.at, self.told) = (at + 1, at + 1);
+                (self.at, self.emitted) = (at + 1, at + 1);
                 Next::Stage(Stage::End)
             }
             Some(_) => Next::failed(text, at),
@@ -331,7 +331,7 @@ impl Reading {
                 // Without a marker after it any word could be a name.
                 if !reader.separator.is_empty() && tools.has(&self.name) {
                     self.begin(parts);
-                    self.tell(if tagged { "{" } else { "" }, behind, parts);
+                    self.emit(if tagged { "{" } else { "" }, behind, parts);
                 }
                 Next::Stage(if tagged { Stage::KeyOrEnd } else { Stage::Arguments })
             }
@@ -350,14 +350,14 @@ impl Reading {
                 Some(b'{') => self.begin(parts),
                 Some(_) => return Next::failed(text, self.at),
             }
-            self.told = self.at;
+            self.emitted = self.at;
         }
         let scanned = self.scan.scan(text, self.at);
         let to = match scanned {
             Scanned::More => text.len(),
             Scanned::End(at) | Scanned::Wrong(at) => at,
         };
-        self.tell(&text[self.told..to], to, parts);
+        self.emit(&text[self.emitted..to], to, parts);
         self.at = to;
         match scanned {
             Scanned::More => Next::more(),
@@ -370,10 +370,10 @@ impl Reading {
     }
 
     /// Outputs the beginning of a call whose arguments are not JSON, unless done before.
-    fn begin_tagged(&mut self, told: usize, parts: &mut Vec<Part>) {
+    fn begin_tagged(&mut self, emitted: usize, parts: &mut Vec<Part>) {
         if !self.open {
             self.begin(parts);
-            self.tell("{", told, parts);
+            self.emit("{", emitted, parts);
         }
     }
 
@@ -384,7 +384,7 @@ impl Reading {
                 return Next::failed(text, end);
             }
             self.begin_tagged(end, parts);
-            (self.at, self.from, self.told) = (end, end, end);
+            (self.at, self.from, self.emitted) = (end, end, end);
             return Next::Stage(Stage::Key);
         }
         let end = match reader.end.at(text, self.at) {
@@ -402,7 +402,7 @@ impl Reading {
             }
         };
         self.begin_tagged(end, parts);
-        self.tell("}", end, parts);
+        self.emit("}", end, parts);
         self.close(true, end, parts);
         Next::Out(Progress::Done(end))
     }
@@ -413,7 +413,7 @@ impl Reading {
                 self.key = text[self.from..at].trim().to_owned();
                 (self.at, self.from) = (end, end);
                 let member = format!("{}{}:", self.comma(), Json::from(self.key.as_str()));
-                self.tell(member, end, parts);
+                self.emit(member, end, parts);
                 self.parameters += 1;
                 self.begun = false;
                 Next::Stage(Stage::Value)
@@ -443,10 +443,10 @@ impl Reading {
             self.tell_text(text, to, end.is_some(), reader.framed, parts);
         } else if let Some(end) = end {
             let value = tools.value(&self.name, &self.key, unframed(&text[self.from..to], reader.framed));
-            self.tell(value.to_string(), end, parts);
+            self.emit(value.to_string(), end, parts);
         }
         let Some(end) = end else { return Next::more() };
-        (self.at, self.from, self.told) = (end, end, end);
+        (self.at, self.from, self.emitted) = (end, end, end);
         Next::Stage(Stage::KeyOrEnd)
     }
 
@@ -459,17 +459,17 @@ impl Reading {
                 return;
             }
             said.push('"');
-            self.told = self.from + usize::from(framed && text[self.from..to].starts_with('\n'));
+            self.emitted = self.from + usize::from(framed && text[self.from..to].starts_with('\n'));
             self.begun = true;
         }
-        let rest = &text[self.told..to];
+        let rest = &text[self.emitted..to];
         let rest = rest.strip_suffix('\n').filter(|_| framed).unwrap_or(rest);
-        let told = self.told + rest.len();
+        let emitted = self.emitted + rest.len();
         said.push_str(&without_quotes(rest));
         if whole {
             said.push('"');
         }
-        self.tell(said, told, parts);
+        self.emit(said, emitted, parts);
     }
 
     fn end(&mut self, text: &str, reader: &Reader, done: bool) -> Next {
@@ -492,14 +492,14 @@ impl Reading {
         match self.stage {
             Stage::Key => {
                 let key = unclosed_string(text[self.from..to].trim_start());
-                self.tell(format!("{}{key}", self.comma()), to, parts);
+                self.emit(format!("{}{key}", self.comma()), to, parts);
             }
             Stage::Value if self.begun => {}
             Stage::Value => {
                 let text = unframed(&text[self.from..to], reader.framed);
                 let is_text = tools.is_text(&self.name, &self.key);
                 let value = if is_text { unclosed_string(text) } else { unfinished_value(text) };
-                self.tell(value, to, parts);
+                self.emit(value, to, parts);
             }
             _ => {}
         }
