@@ -378,23 +378,24 @@ fn score<A: Answer>(entries: &[Entry<'_>], active: &mut Active<A>, cpu: &Cpu) {
             }
         }
     }
-    let told: Vec<Mutex<Option<TokenLogprobs>>> = wanted.iter().map(|_| Mutex::new(None)).collect();
+    let scores: Vec<Mutex<Option<TokenLogprobs>>> = wanted.iter().map(|_| Mutex::new(None)).collect();
     cpu.pool().run(wanted.len(), |i| {
         let (_, logits, token, top) = wanted[i];
-        *told[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(TokenLogprobs::of(logits, token, top));
+        *scores[i].lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(TokenLogprobs::of(logits, token, top));
     });
     let mut by_request: Vec<(RequestId, Vec<TokenLogprobs>)> = Vec::new();
-    for ((id, ..), told) in wanted.into_iter().zip(told) {
+    for ((id, ..), scores) in wanted.into_iter().zip(scores) {
         if by_request.last().is_none_or(|(last, _)| *last != id) {
             by_request.push((id, Vec::new()));
         }
-        if let (Some((_, all)), Ok(Some(told))) = (by_request.last_mut(), told.into_inner()) {
-            all.push(told);
+        if let (Some((_, all)), Ok(Some(scores))) = (by_request.last_mut(), scores.into_inner()) {
+            all.push(scores);
         }
     }
-    for (id, told) in by_request {
+    for (id, scores) in by_request {
         if let Some(member) = active.get_mut(&id) {
-            member.answer.score(told);
+            member.answer.score(scores);
         }
     }
 }

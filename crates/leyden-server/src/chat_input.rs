@@ -56,14 +56,14 @@ pub(crate) fn read(
         body.put("add_generation_prompt", false);
     }
     let rendering = rendering::read(body, &app.limits)?;
-    let extent = truncation::extent(long, model, call);
+    let limits = truncation::encoding_limits(long, model, call);
     let text = |(path, given): (String, Vec<Value>)| -> Result<(String, Input), ApiError> {
         let messages = messages::read(given).map_err(|error| placed(error, &path))?;
         if model.template.is_none() {
             let contents: Vec<&str> = messages.iter().map(|message| message.content.as_str()).collect();
             return Ok((path, contents.join("\n").into()));
         }
-        let conversed = prompt::of_messages(model, extent, &messages, &rendering);
+        let conversed = prompt::of_messages(model, limits, &messages, &rendering);
         let tokens = conversed.map_err(|error| placed(error, &path))?.tokens;
         Ok((path, Input::Tokens(tokens)))
     };

@@ -2,7 +2,7 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::prompt::Extent;
+use crate::prompt::EncodingLimits;
 use crate::served::Served;
 use leyden_text::{FillInMiddle, Special};
 use serde_json::{Value, json};
@@ -32,14 +32,14 @@ fn of(model: &Served, param: &str) -> Result<FillInMiddle, ApiError> {
 /// Returns the prompt of a gap; `param` is the field that has its longest part.
 pub(crate) fn tokens(
     model: &Served,
-    extent: Extent<'_>,
+    limits: EncodingLimits<'_>,
     param: &str,
     gap: &Gap,
 ) -> Result<Vec<u32>, ApiError> {
     let FillInMiddle { prefix, suffix, middle, repository, file } = of(model, param)?;
     // The contents of files are plain text, even if they look like special tokens.
     let encode = |text: &str| {
-        extent.encode(model, param, text, |tokenizer, text, bounds| {
+        limits.encode(model, param, text, |tokenizer, text, bounds| {
             tokenizer.encode_within(text, Special::AsText, bounds)
         })
     };
@@ -74,7 +74,11 @@ pub(crate) fn tokens(
 }
 
 /// Takes OpenAI's `suffix`, and turns the prompts into fill-in-the-middle prompts.
-pub(crate) fn of_completion(model: &Served, extent: Extent<'_>, body: &mut Fields) -> Result<(), ApiError> {
+pub(crate) fn of_completion(
+    model: &Served,
+    limits: EncodingLimits<'_>,
+    body: &mut Fields,
+) -> Result<(), ApiError> {
     let Some(suffix) = body.text("suffix").filter(|suffix| !suffix.is_empty()) else { return Ok(()) };
     of(model, "suffix")?;
     if body.flag("echo").unwrap_or(false) {
@@ -91,7 +95,7 @@ pub(crate) fn of_completion(model: &Served, extent: Extent<'_>, body: &mut Field
         _ => return Err(wrong()),
     };
     let gap = |prefix| Gap { prefix, suffix: suffix.clone(), ..Gap::default() };
-    let all = prompts.into_iter().map(|prefix| tokens(model, extent, "prompt", &gap(prefix)));
+    let all = prompts.into_iter().map(|prefix| tokens(model, limits, "prompt", &gap(prefix)));
     body.put("prompt", json!(all.collect::<Result<Vec<_>, _>>()?));
     Ok(())
 }

@@ -42,13 +42,13 @@ impl Fingerprint {
         // In a task of its own, the computation goes on if the client disconnects.
         let task = tokio::spawn(async move {
             let of_thread = || {
-                let (tell, told) = oneshot::channel();
+                let (sender, receiver) = oneshot::channel();
                 let inner = Arc::clone(&inner);
-                let work = move || drop(tell.send((inner.compute)()));
+                let work = move || drop(sender.send((inner.compute)()));
                 let thread = thread::Builder::new().name("digest".to_owned()).spawn(work);
                 async move {
                     thread.map_err(drop)?;
-                    told.await.map_err(drop)?.map_err(drop)
+                    receiver.await.map_err(drop)?.map_err(drop)
                 }
             };
             inner.digest.get_or_try_init(of_thread).await.cloned()

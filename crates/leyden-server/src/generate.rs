@@ -228,7 +228,7 @@ impl Running {
     pub(crate) fn stream(self, format: impl Format) -> Response<Reply> {
         let (pieces, receiver) = mpsc::channel(PIECES);
         let kind = HeaderValue::from_static(format.content_type());
-        tokio::spawn(self.tell(format, pieces));
+        tokio::spawn(self.send_all(format, pieces));
         let mut response = Response::new(Reply::stream(receiver));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, kind);
@@ -240,7 +240,7 @@ impl Running {
 
     /// Sends pieces until the answer ends or the client disconnects; then the mailbox is dropped, which ends the
     /// request.
-    async fn tell(mut self, mut format: impl Format, pieces: Sender<Bytes>) {
+    async fn send_all(mut self, mut format: impl Format, pieces: Sender<Bytes>) {
         let mut bytes = Vec::new();
         format.begin(self.usage, &mut bytes);
         if !write_rest(&mut format, &mut bytes, &pieces).await {

@@ -45,7 +45,7 @@ pub(crate) fn conversation(
     app: &App,
     call: &Call,
     model: &Served,
-    extent: prompt::Extent<'_>,
+    limits: prompt::EncodingLimits<'_>,
     body: &mut Fields,
 ) -> Result<(RenderedPrompt, Option<Tools>), ApiError> {
     let mut messages = messages::read(body.list("messages").unwrap_or_default())?;
@@ -53,7 +53,7 @@ pub(crate) fn conversation(
     let tools = tools::read(app, call, body)?;
     let mut rendering = rendering::read(body, &app.limits)?;
     rendering.tools = tools.as_ref().map(|t| t.list.clone());
-    Ok((prompt::of_messages(model, extent, &messages, &rendering)?, tools))
+    Ok((prompt::of_messages(model, limits, &messages, &rendering)?, tools))
 }
 
 /// Reads a chat with a model.
@@ -75,8 +75,8 @@ pub(crate) fn chat(
     let shape = grammars::shape(body, written, &app.limits)?;
     let model = Arc::clone(&common.model);
     let long = truncation::of_prompt(body, &model, common.max_tokens);
-    let extent = truncation::extent(long, &model, call);
-    let (mut conversed, tools) = conversation(app, call, &model, extent, body)?;
+    let limits = truncation::encoding_limits(long, &model, call);
+    let (mut conversed, tools) = conversation(app, call, &model, limits, body)?;
     truncation::cut(long, &model, &mut conversed.tokens);
     let tools = tools.map(|tools| tools.in_form(written));
     let text = conversed.end();
@@ -117,13 +117,13 @@ pub(crate) fn completion(
     model.defaults.fill(body);
     let common = request::read(body, model, &["max_tokens", "max_completion_tokens"])?;
     let long = truncation::of_prompt(body, &common.model, common.max_tokens);
-    let extent = truncation::extent(long, &common.model, call);
-    fim::of_completion(&common.model, extent, body)?;
+    let limits = truncation::encoding_limits(long, &common.model, call);
+    fim::of_completion(&common.model, limits, body)?;
     let given = body.take("prompt").unwrap_or_default();
     let mut wanted = Vec::new();
     for (path, item) in prompt::items(&common.model, "prompt", given)? {
         let mut tokens = match item {
-            TextInput::Text(text) => prompt::of_text(&common.model, extent, &path, &text)?,
+            TextInput::Text(text) => prompt::of_text(&common.model, limits, &path, &text)?,
             TextInput::Tokens(tokens) => tokens,
         };
         truncation::cut(long, &common.model, &mut tokens);

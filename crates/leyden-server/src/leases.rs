@@ -133,12 +133,12 @@ impl<H: Host> Drop for WaitingRequest<'_, H> {
 /// # Errors
 /// The model cannot be loaded, or there was not enough memory for it for too long.
 pub(crate) async fn lease<H: Host>(host: &Arc<H>, place: ModelIndex) -> Result<Lease<H>, H::Error> {
-    let (tell, mut told) = oneshot::channel();
+    let (sender, mut receiver) = oneshot::channel();
     let asked = {
         let mut desk = host.desk().lock();
         let asked = desk.plan.ask(place, now());
         if let Ok(ticket) = &asked {
-            desk.asking.insert(*ticket, tell);
+            desk.asking.insert(*ticket, sender);
         }
         asked
     };
@@ -149,7 +149,7 @@ pub(crate) async fn lease<H: Host>(host: &Arc<H>, place: ModelIndex) -> Result<L
         let next = host.desk().lock().plan.next(now());
         tokio::select! {
             biased;
-            answer = &mut told => return answer.unwrap_or_else(|_| Err(host.lost())),
+            answer = &mut receiver => return answer.unwrap_or_else(|_| Err(host.lost())),
             () = at(next) => proceed(host),
         }
     }

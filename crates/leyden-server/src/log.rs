@@ -115,16 +115,16 @@ impl Log {
 
 /// Writes lines until the log is dropped. Reports how many were dropped as soon as there is room again.
 fn write(format: LogFormat, mut out: Box<dyn Write + Send>, commands: &Receiver<Command>, dropped: &Counter) {
-    let mut told = 0;
+    let mut reported = 0;
     // There is no way to report that writing fails.
     let mut put = |line: &str| {
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     };
     for command in commands {
         let now = dropped.get();
-        if now > told {
-            put(&line(format, &[("event", "log_lines_dropped".into()), ("lines", (now - told).into())]));
-            told = now;
+        if now > reported {
+            put(&line(format, &[("event", "log_lines_dropped".into()), ("lines", (now - reported).into())]));
+            reported = now;
         }
         match command {
             Command::Line(line) => put(&line),
@@ -297,9 +297,9 @@ mod tests {
         let text = pipe.text.lock().unwrap().clone();
         let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         let missing: Vec<&Value> = lines.iter().filter(|l| l["event"] == "log_lines_dropped").collect();
-        let told: u64 = missing.iter().map(|l| l["lines"].as_u64().unwrap()).sum();
+        let reported: u64 = missing.iter().map(|l| l["lines"].as_u64().unwrap()).sum();
         assert_eq!(
-            (told, lines.len() - missing.len()),
+            (reported, lines.len() - missing.len()),
             (dropped, WAITING + 100 - dropped as usize),
             "{text}"
         );

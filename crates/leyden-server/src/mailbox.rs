@@ -55,8 +55,8 @@ pub(crate) struct TokenLogprob {
 }
 
 impl TokenLogprob {
-    pub(crate) fn new(told: TokenLogprobs, offset: usize) -> TokenLogprob {
-        let TokenLogprobs { token, logprob, top } = told;
+    pub(crate) fn new(of_token: TokenLogprobs, offset: usize) -> TokenLogprob {
+        let TokenLogprobs { token, logprob, top } = of_token;
         TokenLogprob { token, offset, logprob, top }
     }
 }

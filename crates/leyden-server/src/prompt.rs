@@ -60,21 +60,21 @@ pub(crate) async fn prepare<T: Send + 'static>(
 
 /// Limits for encoding a text.
 #[derive(Clone, Copy)]
-pub(crate) struct Extent<'a> {
+pub(crate) struct EncodingLimits<'a> {
     /// Maximum number of tokens, if the text must fit the model's context.
     most: Option<usize>,
     call: &'a Call,
 }
 
-impl Extent<'_> {
+impl EncodingLimits<'_> {
     /// Returns the limit of the model's context and KV cache.
-    pub(crate) fn of_model<'a>(model: &Served, call: &'a Call) -> Extent<'a> {
-        Extent { most: Some(longest(model)), call }
+    pub(crate) fn of_model<'a>(model: &Served, call: &'a Call) -> EncodingLimits<'a> {
+        EncodingLimits { most: Some(longest(model)), call }
     }
 
     /// Returns the limits for texts that need not fit the context: that of a request body alone.
-    pub(crate) fn of_body(call: &Call) -> Extent<'_> {
-        Extent { most: None, call }
+    pub(crate) fn of_body(call: &Call) -> EncodingLimits<'_> {
+        EncodingLimits { most: None, call }
     }
 
     /// Returns the tokens of a text. A text that cannot fit is refused before it is encoded.
@@ -109,7 +109,7 @@ impl RenderedPrompt {
 /// Renders a conversation with the chat template.
 pub(crate) fn of_messages(
     model: &Served,
-    extent: Extent<'_>,
+    limits: EncodingLimits<'_>,
     messages: &[Message],
     rendering: &Rendering,
 ) -> Result<RenderedPrompt, ApiError> {
@@ -137,7 +137,7 @@ pub(crate) fn of_messages(
     if model.special_in_content {
         prompt = prompt.with_special_in_content();
     }
-    let tokens = extent.encode(model, "messages", prompt.text(), |tokenizer, _, bounds| {
+    let tokens = limits.encode(model, "messages", prompt.text(), |tokenizer, _, bounds| {
         encode_rendered_within(tokenizer, &prompt, bounds)
     })?;
     // The end of the prompt shows if the answer begins within the reasoning, except if the answer continues a message.
@@ -234,21 +234,21 @@ fn render(
 /// Returns the tokens of a text, with the model's token for the beginning.
 pub(crate) fn of_text(
     model: &Served,
-    extent: Extent<'_>,
+    limits: EncodingLimits<'_>,
     param: &str,
     text: &str,
 ) -> Result<Vec<u32>, ApiError> {
-    extent.encode(model, param, text, encode_prompt_within)
+    limits.encode(model, param, text, encode_prompt_within)
 }
 
 /// Returns the tokens of a complete text, with the model's tokens for the beginning and the end.
 pub(crate) fn of_whole_text(
     model: &Served,
-    extent: Extent<'_>,
+    limits: EncodingLimits<'_>,
     param: &str,
     text: &str,
 ) -> Result<Vec<u32>, ApiError> {
-    extent.encode(model, param, text, encode_whole_within)
+    limits.encode(model, param, text, encode_whole_within)
 }
 
 /// Returns one or more texts, each with its path in the request. A value is a string, a list of token ids, or a list of

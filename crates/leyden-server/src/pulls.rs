@@ -149,9 +149,9 @@ impl Pulls {
         };
         let (lines, heard) = broadcast::channel(LINES);
         let (pulls, abandoned) = (Arc::clone(self), Abandoned::default());
-        let told =
+        let sender =
             PullSender { pulls, name: name.to_owned(), lines, abandoned: abandoned.clone(), _thread: thread };
-        let (lines, last) = (told.lines.clone(), Bytes::new());
+        let (lines, last) = (sender.lines.clone(), Bytes::new());
         running.insert(name.to_owned(), Running { lines: lines.clone(), last, abandoned });
         // Sender and receiver both lock the list when they are dropped, which happens here if the thread fails to
         // start.
@@ -160,7 +160,7 @@ impl Pulls {
         drop(lines);
         std::thread::Builder::new()
             .name("pull".to_owned())
-            .spawn(move || work(&told))
+            .spawn(move || work(&sender))
             .map_err(|error| ApiError::internal(format!("cannot start a thread for the pull: {error}")))?;
         Ok(first)
     }
@@ -180,7 +180,7 @@ impl Pulls {
 impl PullSender {
     /// Sends a line to all clients. Returns false if there are none: then the pull must stop, and the next client that
     /// asks for the model starts another one.
-    pub(crate) fn tell(&self, line: &Value) -> bool {
+    pub(crate) fn send(&self, line: &Value) -> bool {
         let line: Bytes = format!("{line}\n").into();
         let mut running = self.pulls.running();
         let Some(pull) = running.get_mut(&self.name).filter(|pull| pull.lines.same_channel(&self.lines))
@@ -200,7 +200,7 @@ impl PullSender {
         &self.abandoned
     }
 
-    /// Returns true if there are clients; like [`tell`](Self::tell), without a line.
+    /// Returns true if there are clients; like [`send`](Self::send), without a line.
     pub(crate) fn is_heard(&self) -> bool {
         let mut running = self.pulls.running();
         let heard = self.lines.receiver_count() > 0;
@@ -246,10 +246,10 @@ mod tests {
     /// Starts a pull that sends `line` on a signal, and then ends.
     fn begin(pulls: &Arc<Pulls>, name: &str) -> (Result<PullProgress, ApiError>, mpsc::Sender<Value>) {
         let (go, told_to) = mpsc::channel::<Value>();
-        let heard = pulls.join(name, move |told| {
-            told.tell(&json!("begun"));
+        let heard = pulls.join(name, move |sender| {
+            sender.send(&json!("begun"));
             while let Ok(line) = told_to.recv() {
-                if !told.tell(&line) {
+                if !sender.send(&line) {
                     return;
                 }
             }
@@ -284,15 +284,15 @@ mod tests {
             let pulls = Arc::new(Pulls::default());
             let (go, goes) = mpsc::channel::<()>();
             let (ended, end) = mpsc::channel::<()>();
-            let first = pulls.join("a", move |told| {
+            let first = pulls.join("a", move |sender| {
                 if !sets_at_once {
                     goes.recv().unwrap();
                 }
                 let (stop, stopped) = mpsc::channel::<()>();
-                told.abandoned().then(move || stop.send(()).unwrap());
+                sender.abandoned().then(move || stop.send(()).unwrap());
                 // A hub that does not respond.
                 stopped.recv().unwrap();
-                assert!(!told.is_heard());
+                assert!(!sender.is_heard());
                 ended.send(()).unwrap();
             });
             let second = pulls.join("a", |_| panic!("a second thread")).unwrap();

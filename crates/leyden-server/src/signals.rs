@@ -29,15 +29,15 @@ pub(crate) fn catch() -> io::Result<Signals> {
         (SignalKind::hangup(), Signal::End, true),
         (SignalKind::quit(), Signal::Interrupt, true),
     ];
-    let (tell, signals) = unbounded_channel();
+    let (sender, signals) = unbounded_channel();
     for (kind, meaning, may_be_ignored) in kinds {
         if may_be_ignored && is_ignored(kind.as_raw_value()) {
             continue;
         }
-        let (mut caught, tell) = (signal(kind)?, tell.clone());
+        let (mut caught, sender) = (signal(kind)?, sender.clone());
         tokio::spawn(async move {
             while caught.recv().await.is_some() {
-                if tell.send(meaning).is_err() {
+                if sender.send(meaning).is_err() {
                     return;
                 }
             }

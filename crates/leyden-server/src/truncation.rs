@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::prompt::{self, Extent};
+use crate::prompt::{self, EncodingLimits};
 use crate::schema::with;
 use crate::served::Served;
 use leyden_tasks::Truncation;
@@ -41,10 +41,14 @@ fn max_tokens(body: &mut Fields) -> Option<usize> {
 }
 
 /// Returns the limits for encoding a text that is then truncated.
-pub(crate) fn extent<'a>(truncation: Truncation, model: &Served, call: &'a Call) -> Extent<'a> {
+pub(crate) fn encoding_limits<'a>(
+    truncation: Truncation,
+    model: &Served,
+    call: &'a Call,
+) -> EncodingLimits<'a> {
     match truncation {
-        Truncation::Refuse => Extent::of_model(model, call),
-        _ => Extent::of_body(call),
+        Truncation::Refuse => EncodingLimits::of_model(model, call),
+        _ => EncodingLimits::of_body(call),
     }
 }
 

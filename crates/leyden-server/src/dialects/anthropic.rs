@@ -103,7 +103,8 @@ pub(crate) async fn count_tokens(app: Arc<App>, call: Call) -> Result<Response<R
 fn count(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut chat = chat(app, call, &mut call.fields(app)?)?;
     let model = RequestModel::take(app, &mut chat)?;
-    let conversation = inference::conversation(app, call, &model, prompt::Extent::of_body(call), &mut chat);
+    let conversation =
+        inference::conversation(app, call, &model, prompt::EncodingLimits::of_body(call), &mut chat);
     Ok(conversation.map_err(renamed)?.0.tokens.len())
 }
 

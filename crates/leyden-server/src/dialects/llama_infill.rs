@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::fim::{self, Gap};
-use crate::prompt::{self, Extent};
+use crate::prompt::{self, EncodingLimits};
 use crate::request_model::RequestModel;
 use hyper::Response;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const FILES: usize = 256;
 
 pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    llama_server::tell(app, call, ready).await
+    llama_server::respond(app, call, ready).await
 }
 
 fn read(app: &App, call: &Call) -> Result<llama_server::Ready, ApiError> {
@@ -34,7 +34,7 @@ fn read(app: &App, call: &Call) -> Result<llama_server::Ready, ApiError> {
         files: files.into_iter().map(|f| file(Fields::from(f))).collect(),
         begins: body.text("prompt").unwrap_or_default(),
     };
-    let tokens = fim::tokens(&model, Extent::of_model(&model, call), "input_prefix", &gap)?;
+    let tokens = fim::tokens(&model, EncodingLimits::of_model(&model, call), "input_prefix", &gap)?;
     body.put("prompt", json!(tokens));
     llama_server::read(app, call, model, body)
 }

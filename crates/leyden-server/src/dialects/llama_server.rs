@@ -92,17 +92,17 @@ pub(crate) async fn completion(app: Arc<App>, call: Call) -> Result<Response<Rep
         read(app, call, RequestModel::take(app, &mut body)?, body)
     };
     let (call, ready) = prompt::prepare(&app, call, read).await?;
-    tell(app, call, ready).await
+    respond(app, call, ready).await
 }
 
 /// Answers a request that has been read.
-pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Response<Reply>, ApiError> {
+pub(super) async fn respond(app: Arc<App>, call: Call, ready: Ready) -> Result<Response<Reply>, ApiError> {
     let (inference, stops, probabilities, tokens) = ready;
     let prompts: Vec<usize> = inference.wanted.iter().map(|wanted| wanted.prompt.len()).collect();
     let begun = inference::begin(app, call, inference).await?;
     let choices = begun.common.choices;
     let prompts: Vec<usize> = prompts.into_iter().flat_map(|n| std::iter::repeat_n(n, choices)).collect();
-    let mut told = AnswerState {
+    let mut state = AnswerState {
         model: Arc::clone(&begun.common.model),
         name: begun.common.model.answer_name(),
         entry: Arc::clone(&begun.entry),
@@ -116,13 +116,13 @@ pub(super) async fn tell(app: Arc<App>, call: Call, ready: Ready) -> Result<Resp
     };
     let RunningInference { running, common, .. } = begun;
     if common.stream {
-        return Ok(running.stream(told));
+        return Ok(running.stream(state));
     }
     let (answers, usage) = running.collect().await?;
-    told.cached = usage.cached;
+    state.cached = usage.cached;
     let (answers, mut pieces) = (answers.into_iter().enumerate(), StreamedJson::new());
     let mut all: Vec<Value> =
-        answers.map(|(choice, update)| told.last(&mut pieces, choice, update)).collect();
+        answers.map(|(choice, update)| state.last(&mut pieces, choice, update)).collect();
     // The answer to a single prompt is not a list.
     let shown = if all.len() == 1 { all.swap_remove(0) } else { Value::Array(all) };
     Ok(pieces.document(&shown))
@@ -138,8 +138,8 @@ pub(super) fn read(app: &App, call: &Call, model: RequestModel, mut body: Fields
     body.put("stop", stops.clone());
     body.put("include_stop_str_in_output", true);
     json_form::closed_by_default(&mut body, app);
-    let told = body.size("logprobs");
-    let probabilities = body.size("n_probs").or(told).filter(|n| *n > 0);
+    let asked = body.size("logprobs");
+    let probabilities = body.size("n_probs").or(asked).filter(|n| *n > 0);
     let tokens = body.flag("return_tokens").unwrap_or(false);
     // Token ids are delivered with log probabilities.
     if let Some(n) = probabilities.or(tokens.then_some(0)) {
@@ -266,7 +266,7 @@ fn render(app: &App, call: &Call) -> Result<String, ApiError> {
     let mut body = call.fields(app)?;
     let model = RequestModel::take(app, &mut body)?;
     let (conversed, _) =
-        inference::conversation(app, call, &model, prompt::Extent::of_body(call), &mut body)?;
+        inference::conversation(app, call, &model, prompt::EncodingLimits::of_body(call), &mut body)?;
     Ok(conversed.text)
 }
 

@@ -37,26 +37,26 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
     let known = app.models.find(Some(&name)).is_ok();
     let stream = body.flag("stream").unwrap_or(true);
     let (models, of) = (Arc::clone(&app.models), name.clone());
-    let work = move |told: &PullSender| {
-        told.tell(&json!({ "status": "pulling manifest" }));
+    let work = move |sender: &PullSender| {
+        sender.send(&json!({ "status": "pulling manifest" }));
         let mut last = (String::new(), 0);
         let mut hear = |now: Pulling<'_>| {
             let part = now.done * PARTS / now.bytes.max(1);
             if last.0 == now.file && last.1 == part && now.done < now.bytes {
-                return told.is_heard();
+                return sender.is_heard();
             }
             last = (now.file.to_owned(), part);
-            told.tell(&json!({
+            sender.send(&json!({
                 "status": format!("pulling {}", now.file), "digest": now.file, "total": now.bytes, "completed": now.done,
             }))
         };
         // A model that is served needs no download.
-        let pulled = if known { Ok(None) } else { pull(&of, &mut hear, told.abandoned()).map(Some) };
+        let pulled = if known { Ok(None) } else { pull(&of, &mut hear, sender.abandoned()).map(Some) };
         let added = pulled
             .and_then(|model| model.map_or(Ok(()), |model| models.add(model).map_err(|e| e.to_string())));
         match added {
-            Ok(()) => told.tell(&json!({ "status": "success" })),
-            Err(why) => told.tell(&json!({ "error": why })),
+            Ok(()) => sender.send(&json!({ "status": "success" })),
+            Err(why) => sender.send(&json!({ "error": why })),
         };
     };
     let mut heard = app.pulls.join(&name, work)?;

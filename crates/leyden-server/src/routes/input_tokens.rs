@@ -8,7 +8,7 @@ use crate::error::ApiError;
 use crate::inference;
 use crate::legacy_functions;
 use crate::operation::operation;
-use crate::prompt::{self, Extent};
+use crate::prompt::{self, EncodingLimits};
 use crate::replies::document;
 use crate::request_model::RequestModel;
 use hyper::{Response, StatusCode};
@@ -24,7 +24,7 @@ fn read(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut body = call.fields(app)?;
     let legacy = legacy_functions::rewrite(&mut body)?;
     let model = RequestModel::take(app, &mut body)?;
-    let conversation = inference::conversation(app, call, &model, Extent::of_body(call), &mut body);
+    let conversation = inference::conversation(app, call, &model, EncodingLimits::of_body(call), &mut body);
     let (conversed, _) =
         conversation.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?;
     Ok(conversed.tokens.len())

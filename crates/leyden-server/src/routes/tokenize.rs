@@ -9,7 +9,7 @@ use crate::inference;
 use crate::legacy_functions;
 use crate::messages;
 use crate::operation::operation;
-use crate::prompt::{self, Extent};
+use crate::prompt::{self, EncodingLimits};
 use crate::rendering;
 use crate::request_model::RequestModel;
 use crate::served::Served;
@@ -79,13 +79,13 @@ fn read(app: &App, call: &Call) -> Result<(RequestModel, Vec<u32>, Form), ApiErr
     }
     let special = body.flag("add_special_tokens").unwrap_or(true);
     let texts = body.flag("return_token_strs").unwrap_or(false);
-    let extent = Extent::of_body(call);
+    let limits = EncodingLimits::of_body(call);
     let tokens = match (body.text("prompt"), body.has("messages")) {
-        (Some(text), false) => of_text(&model, extent, &text, special)?,
+        (Some(text), false) => of_text(&model, limits, &text, special)?,
         // Conversations are read as those of a chat.
         (None, true) => {
             let legacy = legacy_functions::rewrite(&mut body)?;
-            let read = inference::conversation(app, call, &model, extent, &mut body);
+            let read = inference::conversation(app, call, &model, limits, &mut body);
             read.map_err(|error| if legacy { legacy_functions::renamed(error) } else { error })?.0.tokens
         }
         (None, false) => {
@@ -103,11 +103,11 @@ fn of_content(model: &Served, call: &Call, text: &str, body: &mut Fields) -> Res
     let (whole, marks) =
         (body.flag("add_special").unwrap_or(false), body.flag("parse_special").unwrap_or(true));
     let special = if marks { Special::Parse } else { Special::AsText };
-    let extent = Extent::of_body(call);
+    let limits = EncodingLimits::of_body(call);
     if whole && marks {
-        return prompt::of_whole_text(model, extent, "content", text);
+        return prompt::of_whole_text(model, limits, "content", text);
     }
-    let mut tokens = extent.encode(model, "content", text, |tokenizer, text, bounds| {
+    let mut tokens = limits.encode(model, "content", text, |tokenizer, text, bounds| {
         tokenizer.encode_within(text, special, bounds)
     })?;
     if whole {
@@ -119,11 +119,16 @@ fn of_content(model: &Served, call: &Call, text: &str, body: &mut Fields) -> Res
     Ok(tokens)
 }
 
-fn of_text(model: &Served, extent: Extent<'_>, text: &str, special: bool) -> Result<Vec<u32>, ApiError> {
+fn of_text(
+    model: &Served,
+    limits: EncodingLimits<'_>,
+    text: &str,
+    special: bool,
+) -> Result<Vec<u32>, ApiError> {
     if special {
-        return prompt::of_whole_text(model, extent, "prompt", text);
+        return prompt::of_whole_text(model, limits, "prompt", text);
     }
-    extent.encode(model, "prompt", text, |tokenizer, text, bounds| {
+    limits.encode(model, "prompt", text, |tokenizer, text, bounds| {
         tokenizer.encode_within(text, Special::AsText, bounds)
     })
 }

@@ -230,7 +230,7 @@ impl Choice {
         let is_end = is_stop || tokenizer.is_end(token) && !self.ending.ignore_end;
         if is_end && !(is_stop && self.ending.includes_stop) {
             if self.logprobs.of_end {
-                self.logprobs.last = self.told(token, logits);
+                self.logprobs.last = self.logprobs_of(token, logits);
             }
             return Said { stops: true, releases: true, ..Said::default() };
         }
@@ -241,8 +241,8 @@ impl Choice {
         {
             *gate = None;
         }
-        let told = self.told(token, logits);
-        self.logprobs.waiting.extend(told);
+        let of_token = self.logprobs_of(token, logits);
+        self.logprobs.waiting.extend(of_token);
         let event = self.parts.push(tokenizer, token, may_end);
         // If no token can follow, the answer ends without an end-of-generation token.
         let whole = (self.complete || is_stop) && !event.stopped;
@@ -260,16 +260,16 @@ impl Choice {
     }
 
     /// Returns the log probabilities of a token before it is appended, if they are requested.
-    fn told(&self, token: u32, logits: &[f32]) -> Option<TokenLogprob> {
+    fn logprobs_of(&self, token: u32, logits: &[f32]) -> Option<TokenLogprob> {
         let top = self.logprobs.top?;
         Some(TokenLogprob::new(TokenLogprobs::of(logits, token, top), self.parts.characters()))
     }
 
     /// Returns the log probabilities of waiting tokens that turned out to be content, and discards those that are not.
     fn content_logprobs(&mut self) -> Vec<TokenLogprob> {
-        let told = self.parts.content_tokens();
+        let in_content = self.parts.content_tokens();
         let waiting = &mut self.logprobs.waiting;
-        told.into_iter().filter_map(|is_content| waiting.pop_front().filter(|_| is_content)).collect()
+        in_content.into_iter().filter_map(|is_content| waiting.pop_front().filter(|_| is_content)).collect()
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) async fn count(app: Arc<App>, call: Call) -> Result<Response<Reply>, 
 fn counted(app: &App, call: &Call) -> Result<usize, ApiError> {
     let mut chat = read_request(app, call)?.chat;
     let model = RequestModel::take(app, &mut chat)?;
-    let extent = prompt::Extent::of_body(call);
-    let conversation = inference::conversation(app, call, &model, extent, &mut chat);
+    let limits = prompt::EncodingLimits::of_body(call);
+    let conversation = inference::conversation(app, call, &model, limits, &mut chat);
     Ok(conversation.map_err(renamed)?.0.tokens.len())
 }

@@ -86,7 +86,7 @@ pub(super) fn used(usage: Usage, reasoning: usize) -> Value {
 impl Format for Events {
     fn begin(&mut self, _: Usage, _: &mut Vec<u8>) {
         for name in ["response.created", "response.in_progress"] {
-            self.output.tell(name, json!({ "response": self.head }), StreamedJson::new());
+            self.output.send(name, json!({ "response": self.head }), StreamedJson::new());
         }
     }
 
@@ -105,7 +105,7 @@ impl Format for Events {
         let mut pieces = StreamedJson::new();
         let shown = self.document(&mut pieces);
         let name = if self.end == End::Length { "response.incomplete" } else { "response.completed" };
-        self.output.tell(name, json!({ "response": shown }), pieces);
+        self.output.send(name, json!({ "response": shown }), pieces);
     }
 
     fn fail(&mut self, error: &ApiError, _: &mut Vec<u8>) {
@@ -114,7 +114,7 @@ impl Format for Events {
         let mut shown = self.document(&mut pieces);
         shown["status"] = "failed".into();
         shown["error"] = json!({ "code": "server_error", "message": error.message });
-        self.output.tell("response.failed", json!({ "response": shown }), pieces);
+        self.output.send("response.failed", json!({ "response": shown }), pieces);
     }
 
     fn more(&mut self, out: &mut Vec<u8>) -> bool {

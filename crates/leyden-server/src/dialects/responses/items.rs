@@ -162,7 +162,7 @@ impl Output {
     }
 
     /// Adds an event; `pieces` are its large parts.
-    pub(super) fn tell(&mut self, name: &'static str, more: Value, pieces: StreamedJson) {
+    pub(super) fn send(&mut self, name: &'static str, more: Value, pieces: StreamedJson) {
         let Some(events) = &mut self.events else { return };
         let mut value = json!({ "type": name, "sequence_number": self.sequence });
         extend(&mut value, more);
@@ -175,7 +175,7 @@ impl Output {
         let at = self.items.len().saturating_sub(1);
         let mut value = json!({ "output_index": at, "item_id": self.items[at]["id"] });
         extend(&mut value, more);
-        self.tell(name, value, pieces);
+        self.send(name, value, pieces);
     }
 
     /// Adds an output event of the model.
@@ -228,7 +228,7 @@ impl Output {
         self.tokens.push(Arc::default());
         self.open = Some((kind, String::new()));
         let added = json!({ "output_index": at, "item": item });
-        self.tell("response.output_item.added", added, StreamedJson::new());
+        self.send("response.output_item.added", added, StreamedJson::new());
     }
 
     fn more(&mut self, text: &str) {
@@ -283,6 +283,6 @@ impl Output {
         self.items[at]["status"] = status.into();
         let mut pieces = StreamedJson::new();
         let done = json!({ "output_index": at, "item": self.item(at, &mut pieces) });
-        self.tell("response.output_item.done", done, pieces);
+        self.send("response.output_item.done", done, pieces);
     }
 }
