@@ -4,7 +4,7 @@ use crate::compare::{Compared, Row, compare, row_len};
 use crate::error::Error;
 use crate::stats::{bootstrap_of_groups, mean_and_error, percentile};
 use crate::windows::{Reference, Rows, Run, Windows, begin};
-use crate::{Watch, tell};
+use crate::{Watch, report_progress};
 use leyden::{LogitsReader, Model};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -112,7 +112,7 @@ pub fn divergence(
             all.push(compared);
         }
         let mean = all.iter().map(|c| c.kld).sum::<f64>() / all.len() as f64;
-        tell(watch, all.len() / rows, windows.count(), &format!("KLD {mean:.5}"))?;
+        report_progress(watch, all.len() / rows, windows.count(), &format!("KLD {mean:.5}"))?;
     }
     Ok(summary(&all, rows, run.seed))
 }

@@ -49,7 +49,12 @@ pub struct Progress<'a> {
 /// Callback that gets the progress and may ask to stop.
 pub type Watch<'a> = dyn FnMut(Progress<'_>) -> ControlFlow<()> + 'a;
 
-pub(crate) fn tell(watch: &mut Watch<'_>, done: usize, all: usize, so_far: &str) -> Result<(), Error> {
+pub(crate) fn report_progress(
+    watch: &mut Watch<'_>,
+    done: usize,
+    all: usize,
+    so_far: &str,
+) -> Result<(), Error> {
     match watch(Progress { done, all, so_far }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::Stopped),

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::item::{Ask, Item, Outcome, Prompt};
 use crate::stats::{bootstrap, mcnemar, wilson};
 use crate::task::Task;
-use crate::{Watch, own, tell};
+use crate::{Watch, own, report_progress};
 use leyden::{Batch, BatchOptions, EmbedOptions, GenerateOptions, KvType, Model};
 use leyden_rows::{Format, Reader, Row};
 use serde_json::{Map, Value};
@@ -189,7 +189,7 @@ impl Suite {
             keep(outcomes)?;
             let hits = outcomes.iter().filter(|o| o.hits.first() == Some(&true)).count();
             let share = 100.0 * hits as f64 / outcomes.len() as f64;
-            tell(watch, outcomes.len(), self.items.len(), &format!("{} {share:.1} %", self.name))?;
+            report_progress(watch, outcomes.len(), self.items.len(), &format!("{} {share:.1} %", self.name))?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::compare::{Row, encode, row_len};
 use crate::error::Error;
 use crate::logits_file::{Header, LogitsFile, LogitsWriter};
 use crate::stats::{bootstrap_of_groups, mean_and_error};
-use crate::{Watch, tell};
+use crate::{Watch, report_progress};
 use leyden::{Batch, BatchOptions, KvType, LogitsReader, Model};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -241,7 +241,12 @@ pub fn perplexity(
             sum += losses.clone().sum::<f64>();
             squares += losses.map(|x| x * x).sum::<f64>();
         }
-        tell(watch, groups.len(), count, &format!("perplexity {:.2}", (sum / tokens.max(1) as f64).exp()))?;
+        report_progress(
+            watch,
+            groups.len(),
+            count,
+            &format!("perplexity {:.2}", (sum / tokens.max(1) as f64).exp()),
+        )?;
     }
     let (mean, error) = mean_and_error(sum, squares, tokens);
     let (low, high) = bootstrap_of_groups(&groups, run.seed);
@@ -270,7 +275,7 @@ pub fn save_logits(
             writer.window(&window)?;
         }
         done += group.len();
-        tell(watch, done, windows.count(), "log probabilities")?;
+        report_progress(watch, done, windows.count(), "log probabilities")?;
     }
     writer.finish()
 }

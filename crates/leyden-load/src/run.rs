@@ -365,10 +365,10 @@ impl Shared<'_> {
     fn wait_until(&self, until: Duration, on_progress: &mut dyn FnMut(&Progress)) {
         let until = until.min(self.start.elapsed() + TICK).min(self.end().unwrap_or(Duration::MAX));
         self.gate.sleep_until(self.start + until);
-        self.tell(on_progress);
+        self.report(on_progress);
     }
 
-    fn tell(&self, on_progress: &mut dyn FnMut(&Progress)) {
+    fn report(&self, on_progress: &mut dyn FnMut(&Progress)) {
         on_progress(&Progress {
             elapsed: self.start.elapsed(),
             running: self.running.load(Ordering::Relaxed),
@@ -387,7 +387,7 @@ impl Shared<'_> {
             }
             // The gate may be closed already, so waiting for it would not sleep.
             thread::sleep(Duration::from_millis(5));
-            self.tell(on_progress);
+            self.report(on_progress);
         }
     }
 }

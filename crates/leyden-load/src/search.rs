@@ -5,7 +5,7 @@
 /// ```
 /// let mut search = leyden_load::Search::new(100);
 /// while let Some(users) = search.next() {
-///     search.tell(users, users <= 37);
+///     search.record(users, users <= 37);
 /// }
 /// assert_eq!((search.holds(), search.fails()), (37, Some(38)));
 /// ```
@@ -35,7 +35,7 @@ impl Search {
     }
 
     /// Records the result for a number of users.
-    pub fn tell(&mut self, users: u32, holds: bool) {
+    pub fn record(&mut self, users: u32, holds: bool) {
         if holds {
             self.holds = self.holds.max(users);
         } else {
@@ -67,7 +67,7 @@ mod tests {
             let (mut search, mut steps) = (Search::new(most), 0);
             while let Some(users) = search.next() {
                 prop_assert!((1..=most).contains(&users));
-                search.tell(users, users <= limit);
+                search.record(users, users <= limit);
                 steps += 1;
             }
             prop_assert!(steps <= 24, "{}", steps);

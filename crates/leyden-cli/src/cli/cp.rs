@@ -24,5 +24,5 @@ pub(crate) struct Args {
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let path = model_file::locate(&args.model)?;
     import::check(&path)?;
-    import::tell(&Store::from_env()?.give_name(&path, &args.name, Defaults::default())?, args.json, out)
+    import::report(&Store::from_env()?.give_name(&path, &args.name, Defaults::default())?, args.json, out)
 }

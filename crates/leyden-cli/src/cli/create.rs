@@ -61,7 +61,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         messages: read.messages().to_vec(),
         parameters: read.parameters().clone(),
     };
-    import::tell(&Store::from_env()?.give_name(&path, &args.name, defaults)?, args.json, out)
+    import::report(&Store::from_env()?.give_name(&path, &args.name, defaults)?, args.json, out)
 }
 
 /// Reads the text of a file, or of standard input for `-`.

@@ -81,7 +81,7 @@ impl<I: clap::Args> Encoding<I> {
             .packs(self.packs.cache());
         let path = self.hub.obtain(model, self.notes)?;
         let model = Model::open(&path, &options)?;
-        packs::tell(&model, self.notes);
+        packs::report(&model, self.notes);
         let Arithmetic { exact, int8, .. } = self.arithmetic;
         let identity =
             format!("{:016x} exact {exact} int8 {int8} truncate {}", inputs::identity(&path), self.truncate);

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     check(&args.file)?;
     let named = Store::from_env()?.give_name(&args.file, &args.name, Defaults::default())?;
-    tell(&named, args.json, out)
+    report(&named, args.json, out)
 }
 
 /// Refuses a file or folder that is not a supported model.
@@ -39,7 +39,7 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
 }
 
 /// Prints a model and its new name.
-pub(super) fn tell(named: &leyden_hub::Named, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn report(named: &leyden_hub::Named, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     if json {
         serde_json::to_writer_pretty(&mut *out, &stored::named(named))?;
         return Ok(writeln!(out)?);

@@ -51,7 +51,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         (None, Some(file)) => (file, false),
         (None, None) => return Err(Failure::new(report.notes.join("; "))),
     };
-    packs::tell(&model, Notes::default());
+    packs::report(&model, Notes::default());
     let size = std::fs::metadata(file).map_or(0, |m| m.len());
     let seconds = start.elapsed().as_secs_f64();
     if args.json {

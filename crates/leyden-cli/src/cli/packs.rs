@@ -41,7 +41,7 @@ fn no_huge_pages() -> bool {
 }
 
 /// Prints notes about a loaded model: problems with packs, matrices that stay in floats, ignored keys, huge pages.
-pub(super) fn tell(model: &Model, notes: Notes) {
+pub(super) fn report(model: &Model, notes: Notes) {
     let say = |text: &str| notes.say(&format!("note: {text}"));
     model.packs().notes.iter().for_each(|note| say(note));
     let int8 = &model.packs().int8;

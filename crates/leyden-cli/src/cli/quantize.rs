@@ -74,7 +74,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     });
     drop(bar);
     let report = result?;
-    tell(args, &report, to, start.elapsed().as_secs_f64(), out)
+    print_report(args, &report, to, start.elapsed().as_secs_f64(), out)
 }
 
 /// Converts a folder to a GGUF file in a temporary folder beside the output, on the same disk.
@@ -112,7 +112,13 @@ fn show(args: &Args, plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// Prints the report.
-fn tell(args: &Args, report: &Report, to: &Path, seconds: f64, out: &mut dyn Write) -> Result<(), Failure> {
+fn print_report(
+    args: &Args,
+    report: &Report,
+    to: &Path,
+    seconds: f64,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     // Float types have no grid.
     let on_grid = |t: &&TensorReport| t.exact > 0.5 && t.choice.to.block_len() > 1;
     let exact: Vec<_> = report.tensors.iter().filter(on_grid).collect();

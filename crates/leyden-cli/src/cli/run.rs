@@ -124,7 +124,7 @@ fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
             Model::embedded(&options)?
         }
     };
-    packs::tell(&model, notes);
+    packs::report(&model, notes);
     if let Some(unplaced) = model.unplaced() {
         notes.say(unplaced);
     }

@@ -103,7 +103,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
                 required.check(path, &Settings { lora: lora.clone(), ..Settings::of(args) })?;
             }
             let model = load(path, &prepare::options(&common, &lora), notes)?;
-            packs::tell(&model, notes);
+            packs::report(&model, notes);
             if let Some(unplaced) = model.unplaced() {
                 notes.say(unplaced);
             }

@@ -43,7 +43,7 @@ fn load(origin: &Origin, request: &PlacementRequest) -> Result<Model, Failure> {
         None => Model::embedded(&options)?,
     };
     bar.finish_and_clear();
-    packs::tell(&model, Notes::default());
+    packs::report(&model, Notes::default());
     Ok(model)
 }
 

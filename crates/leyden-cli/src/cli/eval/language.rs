@@ -215,7 +215,7 @@ impl Report<'_> {
         if self.args.json {
             Report::print(&document, out)?;
         } else {
-            self.tell(&rows, found, out)?;
+            self.report(&rows, found, out)?;
         }
         match verdict {
             Some((Verdict::Missed, words)) => Err(Failure::new(words)),
@@ -245,7 +245,7 @@ impl Report<'_> {
         document
     }
 
-    fn tell(&self, rows: &[Row], found: &Divergence, out: &mut dyn Write) -> Result<(), Failure> {
+    fn report(&self, rows: &[Row], found: &Divergence, out: &mut dyn Write) -> Result<(), Failure> {
         for (_, label, figure, digits, unit) in rows {
             let (low, high) = figure.interval;
             let number = |x: f64| format!("{:.digits$}", unit * x);

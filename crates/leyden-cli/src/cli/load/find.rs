@@ -43,7 +43,7 @@ pub(super) fn execute(
         bar.suspend(|| report::warn(&summary));
         let verdict = held(&summary);
         // A slow server may have too few requests in a step to show a failure; the result is then marked as unsure.
-        search.tell(users, verdict != Verdict::Fail);
+        search.record(users, verdict != Verdict::Fail);
         // The page shows the step of the result, or the first step if one user is too many.
         if verdict != Verdict::Fail && users == search.holds() || best.is_none() {
             best = Some(run);
