@@ -45,7 +45,8 @@ const TASKS: &[Task] = &[
 ];
 
 fn main() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // The parent and not `..`, since paths of other programs are compared with it.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let task = arguments.first().and_then(|name| TASKS.iter().find(|task| task.name == *name));
     let Some(task) = task else {
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::from(2);
     };
-    match (task.run)(&root, arguments.get(1..).unwrap_or_default()) {
+    match (task.run)(root, arguments.get(1..).unwrap_or_default()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("{message}");
