@@ -106,7 +106,7 @@ pub enum ErrorKind {
     SequenceBreakers(String),
     /// Sampling parameter out of range.
     #[error("{0}")]
-    Sampler(#[source] leyden_engine::Error),
+    Sampler(#[source] Box<leyden_engine::Error>),
     /// Error of the tokenizer or the chat template.
     #[error("{0}")]
     Text(#[source] leyden_text::Error),

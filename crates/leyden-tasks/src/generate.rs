@@ -33,7 +33,7 @@ impl Samplers {
             params.dry.breakers = known.1.clone();
         }
         let sampler = Sampler::new(params, choice as u64, tier, vocabulary);
-        let mut sampler = sampler.map_err(ErrorKind::Sampler)?;
+        let mut sampler = sampler.map_err(|e| ErrorKind::Sampler(Box::new(e)))?;
         sampler.accept_prompt(prompt);
         Ok(sampler)
     }

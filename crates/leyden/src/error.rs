@@ -96,7 +96,7 @@ impl Error {
         match error.kind {
             ErrorKind::Empty => Error::EmptyPrompt,
             ErrorKind::Text(error) => Error::Text(error),
-            ErrorKind::Sampler(error) => Error::Engine(error),
+            ErrorKind::Sampler(error) => Error::Engine(*error),
             ErrorKind::SequenceBreakers(what) => Error::Option { name: "dry_sequence_breaker", what },
             _ => Error::Task { file: file.to_owned(), error },
         }

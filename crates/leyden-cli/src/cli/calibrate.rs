@@ -42,7 +42,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         inputs::can_be_written(output)?;
     }
     let model = Model::open(&path, &args.load_options())?;
-    packs::tell(&model, args.notes);
+    packs::report(&model, args.notes);
     let of_model = |error: CalibrationError| Failure::new(format!("{}: {error}", path.display()));
     let Some(classifier) =
         model.config().classifier().filter(|_| TaskKind::Classify.is_possible(model.config()))

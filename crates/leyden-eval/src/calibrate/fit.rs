@@ -70,7 +70,7 @@ pub fn fit(rows: &ScoredRows<'_>, options: &FitOptions) -> Fit {
 /// Makes a calibration of some rows, in a random order: the first are the tuning rows.
 pub(super) fn fit_in_order(rows: &ScoredRows<'_>, order: &[usize], options: &FitOptions) -> Fit {
     let (tuning, thresholds) = order.split_at(tuning_rows(order.len()));
-    let found = temperature(rows.each(tuning), rows.kind);
+    let found = temperature(&rows.each(tuning), rows.kind);
     let temperature = found.unwrap_or(1.0);
     let all = |part: &[usize]| -> Vec<Vec<f64>> {
         rows.each(part).map(|(logits, _)| probabilities(logits, temperature, rows.kind)).collect()

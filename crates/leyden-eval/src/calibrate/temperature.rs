@@ -8,7 +8,7 @@ const MAX_ITERATIONS: usize = 100;
 /// Returns the temperature with the largest likelihood of the rows' labels; `None` if there is no such inside the range
 /// of temperatures, as where every row is right.
 pub(super) fn temperature<'d>(
-    rows: impl Iterator<Item = (&'d [f32], &'d [usize])> + Clone,
+    rows: &(impl Iterator<Item = (&'d [f32], &'d [usize])> + Clone),
     kind: LabelKind,
 ) -> Option<f64> {
     // The log likelihood is concave in the inverse temperature.
@@ -86,7 +86,7 @@ mod tests {
                         (logits, labels)
                     })
                     .collect();
-                let found = temperature(rows.iter().map(|(z, y)| (&z[..], &y[..])), kind).unwrap();
+                let found = temperature(&rows.iter().map(|(z, y)| (&z[..], &y[..])), kind).unwrap();
                 assert!((found / wanted - 1.0).abs() < 0.08, "{kind:?} {wanted}: {found}");
             }
         }
@@ -96,10 +96,10 @@ mod tests {
     fn rows_without_an_optimum_have_no_temperature() {
         let logits = [3.0, 0.0, -1.0];
         for label in [0, 2] {
-            let rows = vec![(&logits[..], [label])];
+            let rows = [(&logits[..], [label])];
             let rows = rows.iter().map(|(z, y)| (*z, &y[..]));
-            assert_eq!(temperature(rows, LabelKind::One), None, "{label}");
+            assert_eq!(temperature(&rows, LabelKind::One), None, "{label}");
         }
-        assert_eq!(temperature(std::iter::empty(), LabelKind::One), None);
+        assert_eq!(temperature(&std::iter::empty(), LabelKind::One), None);
     }
 }

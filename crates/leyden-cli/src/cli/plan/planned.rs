@@ -25,7 +25,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) enum Speed {
     /// Language model.
-    Tokens(Figures),
+    Tokens(Box<Figures>),
     /// Encoder.
     Documents(EncoderFigures),
 }
@@ -49,7 +49,7 @@ impl Plan {
             utilisation: args.utilisation,
         };
         let speed = match generates {
-            true => Speed::Tokens(figures(&model, &machine, &load)),
+            true => Speed::Tokens(Box::new(figures(&model, &machine, &load))),
             false => Speed::Documents(encoder_figures(&model, &machine, load.prompt, load.step_tokens)),
         };
         let costs = match &speed {

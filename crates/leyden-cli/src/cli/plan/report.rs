@@ -104,7 +104,7 @@ fn speed(plan: &Plan) -> Table {
     };
     match &plan.speed {
         Speed::Tokens(f) => {
-            let Figures { prefill_tps, decode_tps, decode_tps_all, ttft_s, ttft_burst_s, .. } = *f;
+            let Figures { prefill_tps, decode_tps, decode_tps_all, ttft_s, ttft_burst_s, .. } = **f;
             add("prefill, t/s", prefill_tps);
             add(if plan.load.users > 1 { "decode, t/s per user" } else { "decode, t/s" }, decode_tps);
             if plan.load.users > 1 {
