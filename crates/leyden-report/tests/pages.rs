@@ -95,6 +95,21 @@ fn runs_of_one_command_stand_beside_each_other() {
     assert!(side_by_side(std::slice::from_ref(&bench)).is_err() && side_by_side(&vec![bench; 9]).is_err());
 }
 
+/// The command of evidence follows from its settings; a path may be that of the file behind a link.
+#[test]
+fn evidence_has_its_command() {
+    let mut document = document("verify");
+    document["evidence"]["data"][2]["path"] = "/x/behind.txt".into();
+    let command = read(&document).unwrap().about.command;
+    for wanted in [
+        "leyden verify /m/SmolLM2-135M-Instruct.Q4_1.gguf --reference /m/smollm2-f16.gguf",
+        "--data arc_easy=/m/arc_easy.jsonl --data piqa=/m/piqa.jsonl --data /x/behind.txt",
+        "--floor 'accuracy>=0.95*ref, kld<=0.05' --load 'users=4, ttft_p95=2s, user_tps>=5' --limit 500 --chunks 40",
+    ] {
+        assert!(command.contains(wanted), "{command}");
+    }
+}
+
 /// Returns the paths of all values.
 fn paths(value: &Value, path: &str, all: &mut Vec<String>) {
     let mut deeper = |key: String, value: &Value| {

@@ -60,20 +60,20 @@ pub(super) fn command(evidence: &Doc<'_>) -> Result<String, Error> {
         words.extend(["--reference".to_owned(), reference.need_text("path")?.to_owned()]);
     }
     let data = evidence.items("data")?;
-    // Every file has a floor. Results of a task have its name in place of the file's, in the order of the tasks.
+    // A floor names its data by the file's name, or by the name of a task, in the order of the tasks.
+    let floors = evidence.items("floors")?;
+    let files = data.iter().map(file_of).collect::<Result<Vec<_>, Error>>()?;
     let mut tasks: Vec<&str> = Vec::new();
-    for floor in evidence.items("floors")? {
+    for floor in &floors {
         let name = floor.need_text("data")?;
-        let is_file = data.iter().any(|data| data.text("path").map(file_name) == Some(name));
-        if !is_file && !tasks.contains(&name) {
+        if !files.contains(&name) && !tasks.contains(&name) {
             tasks.push(name);
         }
     }
-    let floors = evidence.items("floors")?;
     let mut tasks = tasks.into_iter();
-    for data in &data {
+    for (data, file) in data.iter().zip(files) {
         let path = data.need_text("path")?;
-        let is_named = floors.iter().any(|floor| floor.text("data") == Some(file_name(path)));
+        let is_named = floors.iter().any(|floor| floor.text("data") == Some(file));
         let task = if is_named { None } else { tasks.next() };
         words.extend(["--data".to_owned(), task.map_or(path.to_owned(), |task| format!("{task}={path}"))]);
     }
@@ -96,4 +96,12 @@ pub(super) fn command(evidence: &Doc<'_>) -> Result<String, Error> {
     }
     words.extend(["exact", "int8"].iter().filter(|key| settings.is_true(key)).map(|key| format!("--{key}")));
     Ok(command_line(&words))
+}
+
+/// Returns the name of a file of data as it was given; its path may be that of the file behind a link.
+fn file_of<'v>(data: &Doc<'v>) -> Result<&'v str, Error> {
+    match data.items("files")?.first() {
+        Some(file) => file.need_text("name"),
+        None => Ok(file_name(data.need_text("path")?)),
+    }
 }
