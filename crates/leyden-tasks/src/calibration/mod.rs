@@ -11,16 +11,18 @@ mod conformal;
 mod decision;
 mod document;
 mod error;
+mod promise;
 
 pub use answers::{Candidate, candidates, rows_for_error};
 pub use binomial::{beta_binomial_interval, beta_quantile, binomial_at_most, lower_bound, upper_bound};
 pub use conformal::{SetScore, rank, rows_for_coverage};
-pub use decision::{Answer, Basis, Decider, Decision, Promise};
+pub use decision::{Answer, Basis, Decider, Decision};
 pub use document::{
     Calibration, LabelKind, MAX_DOCUMENT_BYTES, MIN_ROWS, MadeFor, Quality, RowCounts, TEMPERATURES,
     labelled_rows, probabilities, tuning_rows,
 };
 pub use error::CalibrationError;
+pub use promise::Promise;
 
 #[cfg(test)]
 mod tests;
