@@ -6,9 +6,9 @@
 use crate::context::Cpu;
 use crate::cpu::isa::Tier;
 use crate::error::Error;
-use crate::gemm::microkernel::int8_rows::{Block, GROUP_ROWS, Results, SCALES_BYTES, block_fn, group_bytes};
-#[cfg(target_arch = "x86_64")]
-use crate::gemm::microkernel::x86_64::amx_rows;
+use crate::gemm::microkernel::int8_rows::{
+    Block, GROUP_ROWS, Results, SCALES_BYTES, block_fn, group_bytes, steps_fn,
+};
 use crate::gemm::packed_weights::{Data, Layout, PackedWeights};
 use crate::gemm::product::RowsPart;
 use crate::memory::disjoint::Disjoint;
@@ -34,7 +34,6 @@ pub(super) fn whole_bytes(rows: usize, k: usize) -> Option<(usize, usize)> {
 }
 
 /// Number of tokens below which tile registers, which multiply 16 tokens or none, are slower than vectors.
-#[cfg(target_arch = "x86_64")]
 const MIN_STEP_TOKENS: usize = 4;
 
 /// Bytes of a block of Q8_0.
@@ -181,14 +180,13 @@ pub(super) unsafe fn multiply_part(tier: Tier, part: &RowsPart<'_>, to: Results)
         add: part.add,
     };
     assert_eq!(block.group_bytes, self::group_bytes(block.tokens.depth()), "depth of a product");
-    #[cfg(target_arch = "x86_64")]
-    if tier.level().matrices()
+    if let Some(multiply) = steps_fn(tier)
         && part.tokens.len() >= MIN_STEP_TOKENS
         && let Some(steps) = part.input.steps(part.tokens.clone())
     {
-        // SAFETY: rows are in steps where there are tile registers; the groups are whole and of the tokens' depth; the
-        // output is valid and not shared (`# Safety`).
-        unsafe { amx_rows::rows(&block, steps, to) };
+        assert!(steps.quants.len() >= part.tokens.len() * steps.stride, "tokens in steps");
+        // SAFETY: the Tier proves the features; the steps are the block's tokens; the rest as below.
+        unsafe { multiply(&block, steps, to) };
         return;
     }
     // SAFETY: the Tier proves the features; the groups are whole and of the tokens' depth; the output is valid and not

@@ -10,11 +10,14 @@
 //! multiplied by the row's scale and the bias is added, with one rounding, and the activation function, if any, is
 //! applied.
 
+use crate::cpu::isa::Tier;
 use crate::gemm::microkernel::byte_dot::ByteDot;
 use crate::gemm::microkernel::byte_dot_kernel::byte_dot_kernel;
+#[cfg(target_arch = "x86_64")]
+use crate::gemm::microkernel::x86_64;
 use crate::ops::{Activation, Function, Lanes, with_function};
 use crate::prefetch::prefetch_lines;
-use crate::quant::token_rows::Tokens;
+use crate::quant::token_rows::{StepTokens, Tokens};
 use crate::types::PANEL_ROWS;
 
 /// Number of rows of a group, the unit in which a matrix is packed: four panels, so that a token's results are whole,
@@ -71,6 +74,22 @@ pub(crate) struct Results {
 /// The processor supports the tier that the function belongs to; the groups are whole, have the tokens' depth after
 /// `skip`, and hold `n` rows; the output has room for each token, and no other thread uses it.
 pub(crate) type BlockFn = unsafe fn(block: &Block<'_>, to: Results);
+
+/// Multiplies a block whose tokens are in steps, too.
+///
+/// # Safety
+/// As in [`BlockFn`]; the steps are those of the block's tokens.
+pub(crate) type StepsFn = unsafe fn(block: &Block<'_>, steps: StepTokens<'_>, to: Results);
+
+/// Returns the function of a tier with matrix registers.
+pub(crate) fn steps_fn(tier: Tier) -> Option<StepsFn> {
+    #[cfg(target_arch = "x86_64")]
+    if tier.level().matrices() {
+        return Some(x86_64::amx_rows::rows);
+    }
+    let _ = tier;
+    None
+}
 
 /// Results of one tile, `[token][panel]`.
 #[repr(align(64))]
