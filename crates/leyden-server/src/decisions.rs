@@ -30,6 +30,9 @@ pub(crate) struct Wanted {
     fallback: Option<String>,
 }
 
+/// Scores of a text's labels, and its decision if one is wanted.
+pub(crate) type WithDecision = (Vec<f32>, Option<Value>);
+
 /// Planned decisions.
 pub(crate) struct Decisions {
     planned: Planned<Decide>,

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::auth;
 use crate::body::Reply;
 use crate::call::Call;
-use crate::decisions::{self, Decisions};
+use crate::decisions::{self, Decisions, WithDecision};
 use crate::dialect::Dialect;
 use crate::embedding;
 use crate::encoding::{self, Input, PairOf, Paths, Placed, Planned};
@@ -180,7 +180,7 @@ pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>
         Predicted::Decisions(decisions) => decisions.model(),
     };
     let labels: Arc<[String]> = encoding::labels(model).to_vec().into();
-    let all: Vec<(Vec<f32>, Option<Value>)> = match predicted {
+    let all: Vec<WithDecision> = match predicted {
         Predicted::Scores(planned) => {
             let (scores, _) = planned.run(app, call).await?;
             scores.into_iter().map(|rows| (rows.values, None)).collect()
@@ -191,7 +191,7 @@ pub(crate) async fn predict(app: Arc<App>, call: Call) -> Result<Response<Reply>
         }
     };
     let mut pieces = StreamedJson::new();
-    let shown = |(scores, decision): (Vec<f32>, Option<Value>)| {
+    let shown = |(scores, decision): WithDecision| {
         let labels = Arc::clone(&labels);
         let scores = pieces.list(ranked(scores), move |(label, score), out| {
             streamed_json::json(&json!({ "label": labels.get(label), "score": score }), out);

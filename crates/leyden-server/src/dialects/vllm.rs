@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::chat_input;
-use crate::decisions::{self, Decisions};
+use crate::decisions::{self, Decisions, WithDecision};
 use crate::encoding::{self, PairOf, Paths, Placed, Planned};
 use crate::error::ApiError;
 use crate::labelled::{self, LabelRequest};
