@@ -19,7 +19,7 @@ use crate::cli::packs::Packs;
 /// have been trained on. docs/calibrate.md explains them. The report has figures of held-out halves of the data.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    leyden calibrate banking77 --data labelled.csv --label category -o banking77.json\n  \
+    leyden calibrate sst2 --data labelled.csv --label class -o sst2.json\n  \
     leyden calibrate sst2 --data rows.jsonl --max-error 0.02 -o sst2.json\n  \
     leyden classify sst2 --calibration sst2.json --max-error 0.02 --file new.csv")]
 pub(crate) struct Args {
