@@ -144,9 +144,6 @@ fn read_classify(app: &App, call: &Call) -> Result<Classified, ApiError> {
     Ok(Classified::Scores(planned?))
 }
 
-/// Scores of a text's labels, and the decision if one is asked for.
-type TextScores = (Vec<f32>, Option<Value>);
-
 pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply>, ApiError> {
     let (call, classified) = prompt::prepare(&app, call, read_classify).await?;
     let id = format!("classify-{}", call.entry.id());
@@ -155,7 +152,7 @@ pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply
         Classified::Decisions(decisions) => decisions.model(),
     };
     let (name, labels) = (model.answer_name(), encoding::labels(model).to_vec());
-    let (all, usage): (Vec<TextScores>, Usage) = match classified {
+    let (all, usage): (Vec<WithDecision>, Usage) = match classified {
         Classified::Scores(planned) => {
             let (scores, usage) = planned.run(app, call).await?;
             (scores.into_iter().map(|rows| (rows.values, None)).collect(), usage)
@@ -166,7 +163,7 @@ pub(crate) async fn classify(app: Arc<App>, call: Call) -> Result<Response<Reply
         }
     };
     let mut pieces = StreamedJson::new();
-    let shown = |(i, (scores, decision)): (usize, TextScores)| {
+    let shown = |(i, (scores, decision)): (usize, WithDecision)| {
         let (label, width) = (best(&scores).and_then(|best| labels.get(best)), scores.len());
         let mut item =
             json!({ "index": i, "label": label, "probs": pieces.numbers(scores), "num_classes": width });
