@@ -10,6 +10,7 @@ import signal
 import time
 
 import torch
+import torch.nn.attention
 import transformers
 
 from . import __version__, checkpoint, evaluate, export, masks, models, quant, recipe as recipes
@@ -42,6 +43,13 @@ def choose_precision(wanted, device):
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
     tests = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return "bfloat16" if any(getattr(torch.cpu, test, bool)() for test in tests) else "float32"
+
+
+def attention(device):
+    """Returns the context of attention in training: on processors PyTorch's fused kernel is slow backwards."""
+    if device.type == "cpu":
+        return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    return contextlib.nullcontext()
 
 
 def machine(device):
@@ -243,7 +251,7 @@ class StageRun:
         for group in self.optimizer.param_groups:
             group["lr"] = stage.lr * factor(stage, step, self.steps)
         with self.rounded():
-            with evaluate.autocast(self.device, self.precision):
+            with evaluate.autocast(self.device, self.precision), attention(self.device):
                 logits = self.model(**self.rows.inputs(batch, self.device)).logits
             loss = self.loss(logits.float(), batch)
             loss.backward()
