@@ -71,7 +71,6 @@ impl InMemory {
     }
 
     /// Returns the bytes of the responses to a client that sends these bytes and then closes its side of the connection.
-    /// Responses of requests that were not answered by then are missing.
     ///
     /// # Errors
     /// The system has no descriptors or threads for the connection.

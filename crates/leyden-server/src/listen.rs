@@ -233,8 +233,13 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                     None => Admission::pending(limit.add_pending().await, &stream),
                 };
                 let answering = Arc::clone(&answering);
-                let connection =
-                    Connection { app: Arc::clone(&app), limit: Arc::clone(&limit), address, answering };
+                let connection = Connection {
+                    app: Arc::clone(&app),
+                    limit: Arc::clone(&limit),
+                    address,
+                    answering,
+                    half_close: false,
+                };
                 app.http.connections_total.add(1);
                 // Tokens are small, and should be sent at once.
                 let _ = stream.set_nodelay(true);
@@ -273,6 +278,8 @@ struct Connection {
     address: IpAddr,
     /// Number of requests in progress on all connections.
     answering: Arc<AtomicUsize>,
+    /// True if requests are answered after the client has closed its side; else that cancels them.
+    half_close: bool,
 }
 
 /// Permit of a connection, or its wait for one.
@@ -321,7 +328,8 @@ impl Drop for Open {
     }
 }
 
-/// Answers the requests of a connection within the limits, without a listening socket.
+/// Answers the requests of a connection within the limits, without a listening socket, also after the client has closed
+/// its side.
 pub(crate) async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(app: Arc<App>, stream: S) {
     let (total, address) = (1, IpAddr::from([127, 0, 0, 1]));
     let limits = connection_limit::Limits { total, per_address: total, trusted: Vec::new() };
@@ -329,7 +337,8 @@ pub(crate) async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(app: Arc<App
     let Some(permit) = limit.try_acquire(address) else { return };
     let admission = Admission::admitted(permit, &app);
     let (_closing, closes) = watch::channel(false);
-    Connection { app, limit, address, answering: Arc::default() }.serve(stream, admission, closes).await;
+    let connection = Connection { app, limit, address, answering: Arc::default(), half_close: true };
+    connection.serve(stream, admission, closes).await;
 }
 
 impl Connection {
@@ -367,6 +376,7 @@ impl Connection {
             }
         });
         let connection = http1::Builder::new()
+            .half_close(self.half_close)
             .timer(TokioTimer::new())
             .header_read_timeout(limits.idle_time.max(limits.header_time))
             .max_headers(limits.headers)
