@@ -53,6 +53,19 @@ pub(super) fn check(facts: &Facts) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Factor on the bandwidth of memory from which reads are taken to come from a cache.
+const FROM_CACHE: f64 = 1.5;
+
+/// Returns the bytes of the last-level caches, at most twice those that are read again at the speed of a cache: other
+/// machines of the same processor take part of its cache.
+fn usable_cache(meter: &Meter, read_bytes: f64) -> usize {
+    let mut cache = cache_bytes();
+    while cache > 0 && meter.rate(cache / 2) < FROM_CACHE * read_bytes {
+        cache /= 2;
+    }
+    cache
+}
+
 /// Measures this machine.
 fn here(facts: &Facts) -> Result<Machine, Failure> {
     let topology = Topology::detect();
@@ -60,13 +73,15 @@ fn here(facts: &Facts) -> Result<Machine, Failure> {
     let tier = Cpu::default_tier().map_err(Failure::usage)?;
     let cpu = Cpu::new(tier, cores)
         .map_err(|error| Failure::new(format!("cannot start {cores} threads: {error}")))?;
-    let measured = match facts.bandwidth {
-        Some(n) => Ceilings { read_bytes: n * 1e9, ..Ceilings::products(&cpu) },
+    let (measured, cache) = match facts.bandwidth {
+        Some(n) => (Ceilings { read_bytes: n * 1e9, ..Ceilings::products(&cpu) }, cache_bytes()),
         None => {
             let meter = Meter::new(cpu).map_err(|error| {
                 Failure::new(error).hint("--bandwidth states it, so that it is not measured")
             })?;
-            meter.measure()
+            let measured = meter.measure();
+            let cache = usable_cache(&meter, measured.read_bytes);
+            (measured, cache)
         }
     };
     Ok(Machine {
@@ -78,7 +93,7 @@ fn here(facts: &Facts) -> Result<Machine, Failure> {
         products: Band::EXACT,
         measured: true,
         memory_bytes: facts.memory.or(topology.memory.usable_bytes()),
-        cache_bytes: cache_bytes() as u64,
+        cache_bytes: cache as u64,
         price_per_hour: facts.price_per_hour,
         watts: facts.watts,
     })
