@@ -42,6 +42,7 @@ fn server() -> &'static InMemory {
             defaults: Defaults::default(),
             sequence_breakers: vec!["\n".to_owned()],
             pooling: Pooling::default(),
+            calibrated: None,
             prompts: Prompts::default(),
             worker: WorkerOptions {
                 context: 48,
