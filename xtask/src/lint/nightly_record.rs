@@ -18,8 +18,7 @@ pub(super) fn check(root: &Path) -> Vec<Finding> {
         return Vec::new();
     }
     let Ok(text) = fs::read_to_string(root.join(PATH)) else {
-        let missing = Finding::at(0, "is missing: commit the record of a `cargo xtask nightly`");
-        return vec![Finding { remark: true, ..missing }];
+        return vec![Finding::at(0, "is missing: commit the record of a `cargo xtask nightly`")];
     };
     // A folder without git has no day of the last commit.
     findings(&text, output(root, "git", &["log", "-1", "--format=%cs"]).ok().as_deref())
@@ -78,6 +77,19 @@ mod tests {
         assert_eq!(kinds(&RECORD.replace("2026-11-01", "soon"), None), [false]);
         assert_eq!(kinds(&RECORD.replace("0123", "main"), None), [false]);
         assert_eq!(kinds(&RECORD.replace(r#""counts ok 3 s""#, ""), None), [false]);
+    }
+
+    #[test]
+    fn fires_where_the_record_is_missing() {
+        let root = std::env::temp_dir().join(format!("xtask-record-{}", std::process::id()));
+        fs::create_dir_all(root.join(".ci")).unwrap();
+        assert!(check(&root).is_empty(), "no nightly script");
+        fs::write(root.join(".ci/nightly"), "").unwrap();
+        let kinds = |root: &Path| check(root).iter().map(|finding| finding.remark).collect::<Vec<_>>();
+        assert_eq!(kinds(&root), [false]);
+        fs::write(root.join(PATH), RECORD).unwrap();
+        assert!(kinds(&root).is_empty());
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
