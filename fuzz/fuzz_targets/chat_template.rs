@@ -5,7 +5,8 @@ use leyden_text::{ChatTemplate, Message, RenderOptions};
 
 libfuzzer_sys::fuzz_target!(|source: &str| {
     let Ok(template) = ChatTemplate::new(source, "<s>", "</s>", "fuzz.gguf") else { return };
-    let messages = [Message::new("system", ""), Message::new("user", "é 'a'\n<b>"), Message::new("assistant", "c")];
+    let messages =
+        [Message::new("system", ""), Message::new("user", "é 'a'\n<b>"), Message::new("assistant", "c")];
     let tools = serde_json::json!([{"name": "f", "parameters": {"x": [1, 2.5, null, true, "é"]}}]);
     for add_generation_prompt in [false, true] {
         let tools = add_generation_prompt.then(|| tools.clone());

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use leyden_compress::{Imatrix, Options, Plan, Target, quantize};
 use leyden_tensor::{DType, Gguf, GgufWriter, Value, WeightSource};
 
-const TARGETS: [&str; 6] = ["Q4_K_M", "Q8_0", "IQ2_XXS", "IQ4_XS", "Q3_K_S", "IQ1_S"];
+const TARGETS: [&str; 6] = ["Q4_K_M", "Q5_0", "Q2_K", "IQ4_XS", "Q3_K_S", "MXFP4"];
 const MATRIX: &str = "blk.0.ffn_down.weight";
 const COLUMNS: usize = 256;
 

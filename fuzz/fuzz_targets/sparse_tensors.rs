@@ -2,11 +2,10 @@
 //! first bytes choose the format, the type of the values and the sizes; the rest is cut into the tensors.
 #![no_main]
 
-use leyden_tensor::{HfQuantised, Json, Safetensors, run_sequentially, quant};
+use leyden_tensor::{HfQuantised, Json, Safetensors, quant, run_sequentially};
 
 const OWN: &str = r#"{"quantization_config": {"quant_method": "leyden-sparse", "version": 1}}"#;
-const BITMASK: &str =
-    r#"{"quantization_config": {"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-bitmask"}}}"#;
+const BITMASK: &str = r#"{"quantization_config": {"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-bitmask"}}}"#;
 const TYPES: [(&str, usize); 6] = [("F32", 4), ("F16", 2), ("BF16", 2), ("I8", 1), ("U8", 1), ("I16", 2)];
 
 /// Returns a safetensors file.
@@ -15,14 +14,19 @@ fn file(parts: &[(&str, &str, Vec<usize>, Vec<u8>)]) -> Vec<u8> {
     for (name, dtype, shape, bytes) in parts {
         let (start, end) = (data.len(), data.len() + bytes.len());
         data.extend(bytes);
-        header.push(format!(r#""w.{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{start},{end}]}}"#));
+        header.push(format!(
+            r#""w.{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{start},{end}]}}"#
+        ));
     }
     let header = format!("{{{}}}", header.join(","));
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some((&[kind, rows, k, high, blocks, parameter, codes], rest)) = bytes.split_first_chunk::<7>() else { return };
+    let Some((&[kind, rows, k, high, blocks, parameter, codes], rest)) = bytes.split_first_chunk::<7>()
+    else {
+        return;
+    };
     let (rows, k) = (usize::from(rows), usize::from(k));
     let (ty, size) = TYPES[usize::from(kind >> 1) % TYPES.len()];
     let (codes, rest) = rest.split_at(usize::from(codes).min(rest.len()));

@@ -5,7 +5,7 @@ use super::pairs::{Matrices, Pair, pack};
 use super::targets::Targets;
 use crate::error::Error;
 use leyden_kernels::Cpu;
-use leyden_tensor::{Gguf, WeightSource};
+use leyden_tensor::{Escaped, Gguf, WeightSource};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,14 +19,16 @@ pub(super) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Ada
     for (key, wanted) in [("general.type", "adapter"), ("adapter.type", "lora")] {
         let found = meta.opt_str(key)?.unwrap_or("nothing");
         if found != wanted {
-            return Err(Error::invalid(file, key, format!("is `{found}`, not `{wanted}`")));
+            return Err(Error::invalid(file, key, format!("is `{}`, not `{wanted}`", Escaped(found))));
         }
     }
     let key = "general.architecture";
     let (found, model) = (meta.str(key)?, targets.architecture.name);
     if found != model {
-        let what =
-            format!("the adapter is for models of architecture `{found}`, and this one's is `{model}`");
+        let what = format!(
+            "the adapter is for models of architecture `{}`, and this one's is `{model}`",
+            Escaped(found)
+        );
         return Err(Error::invalid(file, key, what));
     }
     let key = "adapter.alora.invocation_tokens";

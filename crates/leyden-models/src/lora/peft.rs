@@ -6,7 +6,9 @@ use super::targets::Targets;
 use crate::error::Error;
 use crate::hf_class::HfClass;
 use leyden_kernels::Cpu;
-use leyden_tensor::{HfFile, HfFolder, Json, KnownKeys, Safetensors, WeightSource, harmless_key, read_key};
+use leyden_tensor::{
+    Escaped, HfFile, HfFolder, Json, KnownKeys, Safetensors, WeightSource, harmless_key, read_key,
+};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,7 +105,7 @@ pub(super) fn read(targets: &Arc<Targets>, cpu: &Cpu, path: &Path) -> Result<Ada
         let Some((target, class)) = find(targets, module) else {
             let mut what = unsupported_module(targets, module);
             if !made_for.is_empty() {
-                what += &format!("; the adapter was made for {made_for}");
+                what += &format!("; the adapter was made for {}", Escaped(made_for));
             }
             return Err(Error::invalid(&file, down.name(), what));
         };
@@ -126,7 +128,10 @@ impl<'a> Config<'a> {
         let refuse = |key: &str, what: String| Err(Error::invalid(json.file(), key, what));
         let kind = json.str("peft_type")?;
         if !kind.eq_ignore_ascii_case("lora") {
-            return refuse("peft_type", format!("adapters of type `{kind}` are not supported; LORA are"));
+            return refuse(
+                "peft_type",
+                format!("adapters of type `{}` are not supported; LORA are", Escaped(kind)),
+            );
         }
         for (key, what) in REFUSED {
             if json.get(key).is_some_and(is_set) {
@@ -141,7 +146,10 @@ impl<'a> Config<'a> {
         }
         let bias = json.opt_str("bias")?.unwrap_or("none");
         if bias != "none" {
-            return refuse("bias", format!("`{bias}`: adapters with trained biases are not supported"));
+            return refuse(
+                "bias",
+                format!("`{}`: adapters with trained biases are not supported", Escaped(bias)),
+            );
         }
         if let Some(Value::String(way)) = json.get("init_lora_weights")
             && CHANGED_BASE.iter().any(|begin| way.to_lowercase().starts_with(begin))
@@ -197,7 +205,8 @@ impl<'a> Config<'a> {
             let (whole, name) = plain.strip_prefix('^').map_or((false, &plain[..]), |name| (true, name));
             let name = name.strip_suffix('$').unwrap_or(name);
             if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.' || c == '-') {
-                let what = format!("`{key}`: patterns other than names of modules are not supported");
+                let what =
+                    format!("`{}`: patterns other than names of modules are not supported", Escaped(key));
                 return Err(Error::invalid(self.json.file(), table, what));
             }
             let before = module.strip_suffix(name);
@@ -296,5 +305,7 @@ mod tests {
             let error = of(more).unwrap_err();
             assert!(error.starts_with(&format!("adapter_config.json: {key}: ")), "{error}");
         }
+        let error = of(r#""bias": "\u007f\u001b[31m""#).unwrap_err();
+        assert!(error.contains(r"\u{7f}\u{1b}[31m"), "{error}");
     }
 }
