@@ -18,9 +18,9 @@ const TOKENS: usize = 5;
 
 struct Loaded {
     cpu: Cpu,
-    /// The same weights in every layout.
+    /// One matrix in every layout.
     layouts: Vec<PackedWeights>,
-    /// The weights in GGUF's types, of those layouts that have panels.
+    /// Bytes of the matrix in GGUF's types, for each layout of panels.
     stored: Vec<(DType, Vec<u8>)>,
     cache: PathBuf,
     /// Path of the pack, and its bytes.

@@ -28,7 +28,7 @@ pub fn read_file(path: &Path) -> Result<Run, Error> {
 /// Reads the document of a run from a stream; `name` is for messages.
 ///
 /// # Errors
-/// Those of [`read_file`].
+/// As [`read_file`].
 pub fn read_from(name: &str, stream: &mut dyn Read) -> Result<Run, Error> {
     let error = |what: String| Error::File { file: name.to_owned(), what };
     let mut text = String::new();

@@ -30,6 +30,9 @@ const TOKENS: &str = "token_embd.weight";
 const POSITIONS: &str = "position_embd.weight";
 const TYPES: &str = "token_types.weight";
 
+/// Number of tokens whose embeddings a task decodes.
+const BLOCK_TOKENS: usize = 32;
+
 impl Embedding {
     pub(crate) fn load(loader: &Loader<'_>, c: &ModelConfig) -> Result<Embedding, Error> {
         let width = c.embedding_width.unwrap_or(c.width);
@@ -86,24 +89,28 @@ impl Embedding {
             None => None,
         };
         // Position and token type of each token.
-        let places = batch.spans.iter().flat_map(|s| {
-            let second = s.second.unwrap_or(usize::MAX);
-            (s.position..s.position + s.tokens).map(move |at| (at, usize::from(at >= second)))
-        });
-        let places: Vec<(usize, usize)> = places.collect();
+        let mut places = Vec::new();
+        if positions.is_some() || self.token_types.is_some() {
+            places.extend(batch.spans.iter().flat_map(|s| {
+                let second = s.second.unwrap_or(usize::MAX);
+                (s.position..s.position + s.tokens).map(move |at| (at, usize::from(at >= second)))
+            }));
+        }
         work.stream.resize(batch.tokens.len() * self.width);
-        cpu.for_rows(&mut work.stream, self.width, |i, out| {
-            decode_row(cpu.tier(), table.dtype(), table.row(batch.tokens[i] as usize), out);
-            if self.scale != 1.0 {
-                out.iter_mut().for_each(|x| *x *= self.scale);
-            }
-            if let Some(types) = &self.token_types {
-                out.iter_mut().zip(&types[places[i].1]).for_each(|(x, y)| *x += y);
-            }
-            if let Some((first, table)) = &positions {
-                let mut row = vec![0.0; self.width];
-                decode_row(cpu.tier(), table.dtype(), table.row(first + places[i].0), &mut row);
-                out.iter_mut().zip(&row).for_each(|(x, y)| *x += y);
+        cpu.for_blocks(&mut work.stream, self.width, BLOCK_TOKENS, |first_token, rows| {
+            let mut position = vec![0.0; if positions.is_some() { self.width } else { 0 }];
+            for (i, out) in (first_token..).zip(rows.chunks_exact_mut(self.width)) {
+                decode_row(cpu.tier(), table.dtype(), table.row(batch.tokens[i] as usize), out);
+                if self.scale != 1.0 {
+                    out.iter_mut().for_each(|x| *x *= self.scale);
+                }
+                if let Some(types) = &self.token_types {
+                    out.iter_mut().zip(&types[places[i].1]).for_each(|(x, y)| *x += y);
+                }
+                if let Some((first, table)) = &positions {
+                    decode_row(cpu.tier(), table.dtype(), table.row(first + places[i].0), &mut position);
+                    out.iter_mut().zip(&position).for_each(|(x, y)| *x += y);
+                }
             }
         });
         if let Some(norm) = &self.norm {
