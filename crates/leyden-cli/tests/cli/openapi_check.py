@@ -32,6 +32,7 @@ WORDS_BEYOND_SCHEMAS = (
     "`min_tokens` is greater than",
     "maximum context length",
     "the model does not",
+    "the model has no calibration",
     "JSON schema: ",
     "continues the grammar",
     "does not support fill-in-the-middle",
