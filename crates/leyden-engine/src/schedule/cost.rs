@@ -10,6 +10,8 @@ const MIN_STEPS: u32 = 16;
 const MIN_STEP_TOKENS: usize = 8;
 /// Unit of positions, in thousands, so that all sums have similar magnitudes.
 const POSITIONS: f64 = 1e-3;
+/// Maximum time of a token's attention to one position, in times of a token: some hundred times that of small models.
+const MAX_POSITION_COST: f64 = 0.1;
 
 /// Least-squares fit of `time = fixed + each × tokens + deep × positions` to past steps, in which older steps weigh
 /// less; `positions` is the sum of the positions of the tokens, as attention to earlier tokens takes time in proportion
@@ -104,7 +106,8 @@ impl StepCost {
     /// Returns the estimate for [`super::SchedulerOptions::position_cost`].
     #[must_use]
     pub fn position_cost(&self) -> Option<f64> {
-        self.plane().map(|plane| plane.deep * POSITIONS / plane.each)
+        // Of noisy times the fit may leave next to nothing for `each`.
+        self.plane().map(|plane| (plane.deep * POSITIONS / plane.each).min(MAX_POSITION_COST))
     }
 
     /// Returns the number of tokens at the beginning of a text that take at most `time`, at least 1: the estimate for
@@ -180,6 +183,7 @@ mod tests {
                 cost.observe(n, (n * at) as f64, Duration::from_millis(milliseconds));
                 let known = [cost.weights_read_tokens(), cost.position_cost()];
                 proptest::prop_assert!(known.into_iter().flatten().all(|x| x >= 0.0 && x.is_finite()), "{known:?}");
+                proptest::prop_assert!(cost.position_cost().is_none_or(|x| x <= MAX_POSITION_COST));
                 proptest::prop_assert!(cost.tokens_within(Duration::from_secs(1)).is_none_or(|n| n > 0));
             }
         }

@@ -145,7 +145,8 @@ impl Scheduler {
     }
 
     /// Schedules tokens of a prompt from the rest of the budget, and charges them to the slack of the requests that
-    /// it passes: earlier ones that have not been `served` in this step.
+    /// it passes: earlier ones that have not been `served` in this step. The caller has seen to it that at least one token
+    /// is left; a whole prompt without another in the step is computed whatever it costs.
     fn give(&mut self, id: RequestId, most: usize, served: &[RequestId]) {
         let Some(i) = self.running.iter().position(|t| t.request.id == id) else { return };
         let t = &self.running[i];
@@ -153,7 +154,8 @@ impl Scheduler {
         let (key, priority, order) = (t.request.key, t.request.priority, t.order);
         let taken: usize = self.running.iter().map(Task::logit_rows).sum();
         let within = t.within_logit_rows(self.options.logit_rows.saturating_sub(taken));
-        let mut tokens = missing.min(self.spare(most, position)).min(within - t.part.tokens.min(within));
+        let mut tokens =
+            missing.min(self.spare(most, position).max(1)).min(within - t.part.tokens.min(within));
         if tokens < missing
             && let Some(rest) = self.beside_completed(most)
         {
@@ -169,9 +171,12 @@ impl Scheduler {
         // A task without slack left would have gone first if it could, and must not delay others.
         let others = self.running.iter().chain(self.queue.iter()).filter(|other| passed(other));
         let slack = others.map(priority_ageing::slack).filter(|tokens| *tokens > 0).min();
-        let tokens = tokens.min(slack.unwrap_or(usize::MAX));
+        let mut tokens = tokens.min(slack.unwrap_or(usize::MAX));
         if self.options.whole_prompts && tokens < missing {
-            return;
+            if self.running.iter().any(Task::is_scheduled) {
+                return;
+            }
+            tokens = missing;
         }
         let others = self.running.iter_mut().chain(self.queue.iter_mut());
         others.filter(|other| passed(other)).for_each(|other| other.passed_by += tokens);
@@ -204,14 +209,16 @@ impl Scheduler {
         n as usize
     }
 
-    /// Returns the number of tokens from a position on that are left for prompts and drafts, which cost at most `most`.
+    /// Returns the number of tokens from a position on that are left for prompts and drafts, which cost at most `most`;
+    /// at least 1 in a step without tokens, so that no estimate of the costs keeps requests from running.
     fn spare(&self, most: usize, position: usize) -> usize {
         let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
         let all: usize = self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum();
         let others = self.running.iter().filter(|t| !decodes(t));
         let drafts: usize = self.running.iter().map(|t| t.part.draft.len()).sum();
         let cost: f64 = others.map(|t| self.cost(t)).sum::<f64>() + drafts as f64;
-        self.affordable(most as f64 - cost, position).min(self.options.step_tokens.saturating_sub(all))
+        let affordable = self.affordable(most as f64 - cost, position).max(usize::from(all == 0));
+        affordable.min(self.options.step_tokens.saturating_sub(all))
     }
 
     /// Adds checkpoints of recurrent states to prompts being computed, at the positions where waiting requests differ

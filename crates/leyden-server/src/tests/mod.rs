@@ -76,7 +76,7 @@ fn emulated() -> bool {
 
 /// Returns a timeout that only a hanging test reaches.
 fn patience() -> Duration {
-    Duration::from_secs(if emulated() { 6000 } else { 600 })
+    Duration::from_secs(if emulated() { 6000 } else { 120 })
 }
 
 fn worker_options() -> WorkerOptions {

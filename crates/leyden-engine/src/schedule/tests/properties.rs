@@ -51,13 +51,15 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 fn options() -> impl Strategy<Value = (SchedulerOptions, u32)> {
-    (1_usize..300, 1_usize..200, 1_usize..12, 8_u32..40, 0.0_f64..20.0).prop_map(
-        |(step, beside, running, blocks, read)| {
+    let position_cost = prop_oneof![3 => Just(0.0), 1 => 0.0..1.0, 1 => Just(1e9)];
+    (1_usize..300, 1_usize..200, 1_usize..12, 8_u32..40, 0.0_f64..20.0, position_cost).prop_map(
+        |(step, beside, running, blocks, read, position_cost)| {
             let options = SchedulerOptions {
                 step_tokens: step,
                 prompt_tokens_beside_decode: beside,
                 running,
                 weights_read_tokens: read,
+                position_cost,
                 ..SchedulerOptions::default()
             };
             (options, blocks)

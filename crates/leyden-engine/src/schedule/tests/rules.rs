@@ -41,6 +41,17 @@ fn a_step_takes_no_longer_where_many_wait_for_a_first_token() {
 }
 
 #[test]
+fn no_estimate_of_costs_keeps_a_request_from_running() {
+    for whole_prompts in [false, true] {
+        let costs =
+            SchedulerOptions { position_cost: 1e9, prompt_tokens_alone: 1, whole_prompts, ..options() };
+        let mut sim = Sim::new(costs, 64);
+        (1..=3).for_each(|i| sim.submit(request(i, 1, prompt(i as u32, 20), 3)));
+        sim.drain(100);
+    }
+}
+
+#[test]
 fn nobody_decoding_a_prompt_gets_the_whole_budget() {
     let mut sim = Sim::new(options(), 64);
     sim.submit(request(2, 2, prompt(2, 1000), 1));
