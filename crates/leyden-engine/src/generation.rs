@@ -6,12 +6,13 @@
 //! in parallel on the pool's threads, which are idle between two forward passes. Heads of prompts that are complete are
 //! computed after them, one after the other or together, with each matrix product on the pool.
 
-use crate::engine::{Engine, OutputRow, Outputs, StateRow, StepOutput};
+use crate::engine::{Engine, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan, WholeText};
 use crate::error::{Error, ErrorKind};
 use crate::logprobs::TokenLogprobs;
 use crate::pooling::Pool;
 use crate::schedule::{
-    Chosen, Decision, PromptRows, Refusal, Request, RequestId, Scheduled, Scheduler, Step, StepCost,
+    Arrival, Chosen, Decision, PromptRows, Refusal, Request, RequestId, Scheduled, Scheduler, Step, StepCost,
+    StepLoad,
 };
 use leyden_kernels::Cpu;
 use leyden_models::Network;
@@ -144,6 +145,21 @@ impl<A: Answer> Generator<A> {
     /// # Errors
     /// The request cannot be served, or not now; its answer is returned.
     pub fn submit(&mut self, request: Request, answer: A, now: Duration) -> Result<(), (Refusal, A)> {
+        self.submit_arrived(request, answer, Arrival { at: now, refusable: true, more_tokens: 0 }, now)
+    }
+
+    /// Puts a request in the queue that arrived earlier, or is a part of a larger one; see
+    /// [`Scheduler::submit_arrived`].
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_arrived(
+        &mut self,
+        request: Request,
+        answer: A,
+        arrival: Arrival,
+        now: Duration,
+    ) -> Result<(), (Refusal, A)> {
         let mut pool = None;
         if let PromptRows::Head { head, .. } = &request.rows {
             if let Err(error) = head.check(self.engine.model().config(), request.prompt.len()) {
@@ -151,7 +167,7 @@ impl<A: Answer> Generator<A> {
             }
             pool = Some(Pool::of(head));
         }
-        if let Err(refusal) = self.scheduler.submit(request.clone(), now) {
+        if let Err(refusal) = self.scheduler.submit_arrived(request.clone(), arrival, now) {
             return Err((refusal, answer));
         }
         self.active.insert(request.id, Member { request, answer, pool });
@@ -209,9 +225,43 @@ impl<A: Answer> Generator<A> {
         Ok(Outcome { decisions, failed: None, drafted, accepted })
     }
 
+    /// Computes a step of so many new sequences with so many tokens each, to measure its time, and returns its size for
+    /// [`calibrate`](Self::calibrate). Nothing of it is kept.
+    ///
+    /// # Errors
+    /// The step does not fit the cache, or failed.
+    pub fn trial(&mut self, sequences: usize, tokens: usize) -> Result<StepLoad, Error> {
+        let config = self.engine.model().config();
+        let samples = config.generates() && tokens == 1;
+        let outputs = if config.needs_whole_texts() {
+            Outputs::Whole(WholeText::default())
+        } else if samples {
+            Outputs::Last
+        } else {
+            Outputs::None
+        };
+        let text: Vec<u32> =
+            (0..tokens as u32).map(|i| i % self.engine.model().vocabulary().max(1) as u32).collect();
+        let opened: Vec<_> = (0..sequences).map(|_| self.engine.open()).collect();
+        let entry = |sequence: &_| StepEntry { sequence: *sequence, tokens: text.clone(), outputs };
+        let plan = StepPlan { entries: opened.iter().map(entry).collect() };
+        let done = self.engine.step(&plan).map(drop);
+        opened.into_iter().for_each(|sequence| self.engine.close(sequence));
+        done?;
+        let (n, all) = (sequences as f64, (sequences * tokens) as f64);
+        let samples = if samples { n } else { 0.0 };
+        Ok(StepLoad { samples, others: all - samples, positions: all * tokens as f64 / 2.0 })
+    }
+
+    /// Records the time of such a step, before any request; see [`Scheduler::calibrate`].
+    pub fn calibrate(&mut self, load: StepLoad, time: Duration) {
+        self.scheduler.calibrate(load, time);
+    }
+
     /// Adjusts the sizes of steps to the measured time of this one, so that prompts delay decoding requests by about
     /// `stall`.
     pub fn observe(&mut self, step: &Step, time: Duration, stall: Duration) {
+        self.scheduler.observe(step, time);
         let tokens = step.scheduled.iter().map(|s| s.tokens).sum();
         let positions = |s: &Scheduled| s.tokens as f64 * (s.position as f64 + s.tokens as f64 / 2.0);
         self.cost.observe(tokens, step.scheduled.iter().map(positions).sum(), time);

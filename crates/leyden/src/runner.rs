@@ -151,7 +151,7 @@ impl Runner {
                         let of = index(request).and_then(|i| cached.get_mut(i));
                         of.into_iter().for_each(|of| *of = cached_tokens);
                     }
-                    Decision::Preempted { .. } => {}
+                    Decision::Preempted { .. } | Decision::Refused { .. } => {}
                     Decision::Finished { request, .. } => {
                         let Some(i) = index(request).filter(|i| *i < served.len()) else { continue };
                         let taken = self.generator.take(request);

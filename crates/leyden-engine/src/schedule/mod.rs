@@ -29,6 +29,9 @@
 //! the prefix cache. Of the running tasks, the oldest of the highest priority is preempted by a higher priority only
 //! and gets at least one token in every step, so some request always finishes.
 //!
+//! **Promise.** With [`SchedulerOptions::promise`], a request runs only if the promise is kept for it and all others,
+//! waits while that is possible, and is else refused (`slo`).
+//!
 //! **Prefix cache.** Full blocks are shared among requests of one [`crate::Scope`]; in models with recurrent layers,
 //! the blocks before a checkpoint of their states. If another request of the same key is computing a request's prefix,
 //! the request waits for it; for recurrent layers a checkpoint is added where the shared prefix ends.
@@ -40,9 +43,13 @@ mod options;
 mod plan;
 mod preempt;
 mod priority_ageing;
+mod promise;
 mod queue;
 mod request;
 mod retry;
+mod slo;
+mod slo_state;
+mod step_time;
 mod task;
 
 use crate::error::{Error, ErrorKind};
@@ -52,13 +59,18 @@ use counters::Counters;
 use leyden_kernels::attention::BLOCK_TOKENS;
 pub use lookup::{Lookup, draft, verify};
 pub use options::SchedulerOptions;
+pub use promise::{Bound, Promise};
 use queue::Queue;
 pub use request::{
-    Chosen, Decision, Finish, Held, KeyId, PromptRows, Refusal, Request, RequestId, Scheduled, Step,
+    Arrival, Chosen, Decision, Finish, Held, KeyId, PromptRows, Refusal, Request, RequestId, Scheduled,
+    SloRefusal, Step,
 };
 use retry::RetryHint;
+pub use slo_state::Outlook;
+use slo_state::Slo;
 use std::sync::Arc;
 use std::time::Duration;
+pub use step_time::{StepLoad, StepTime};
 use task::{Part, Task};
 
 /// Scheduler of requests, waiting and running.
@@ -108,6 +120,8 @@ pub struct Scheduler {
     running: Vec<Task>,
     counters: Counters,
     retry: RetryHint,
+    /// Admission under a promise, if one is given.
+    slo: Option<Box<Slo>>,
     /// Number of requests so far.
     arrivals: u64,
     /// Number of steps so far.
@@ -130,6 +144,7 @@ impl Scheduler {
             running: Vec::new(),
             counters: Counters::default(),
             retry: RetryHint::default(),
+            slo: options.promise.and_then(Promise::settled).map(|promise| Box::new(Slo::new(promise))),
             arrivals: 0,
             steps: 0,
             under_way: false,
@@ -185,6 +200,20 @@ impl Scheduler {
     /// # Errors
     /// The request cannot be served, or not now; nothing has changed.
     pub fn submit(&mut self, request: Request, now: Duration) -> Result<(), Refusal> {
+        self.submit_arrived(request, Arrival { at: now, refusable: true, more_tokens: 0 }, now)
+    }
+
+    /// Puts a request in the queue that arrived earlier, or is a part of a larger one. `arrival` is read under a
+    /// [promise](SchedulerOptions::promise) only.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_arrived(
+        &mut self,
+        request: Request,
+        arrival: Arrival,
+        now: Duration,
+    ) -> Result<(), Refusal> {
         let limit = self.check(&request, now)?;
         if self.queue.of_key(request.key) >= self.options.waiting_per_key {
             return Err(Refusal::KeyQueueFull { retry_after: self.retry.refused() });
@@ -202,6 +231,8 @@ impl Scheduler {
             Arc::make_mut(scope).adapters = request.adapters.clone();
         }
         let mut task = Task::new(request, self.arrivals, limit);
+        task.served.arrival = arrival;
+        task.served.submitted_in = self.steps;
         task.is_whole = self.options.whole_prompts && matches!(task.request.rows, PromptRows::Head { .. });
         self.arrivals += 1;
         self.enqueue(task);
@@ -388,6 +419,10 @@ impl Scheduler {
             (None, Some(sequence)) => tables.close(sequence),
             (Some(held), _) => tables.release_unused(held.sequence),
             (None, None) => {}
+        }
+        let is_whole = matches!(finish, Finish::Stop | Finish::Length | Finish::Computed);
+        if let Some(slo) = self.slo.as_mut().filter(|_| is_whole) {
+            slo.ended.push((task.served, task.generated()));
         }
         let generated = task.generated();
         self.ended.push(Decision::Finished { request: task.request.id, finish, generated });

@@ -1,5 +1,7 @@
 //! [`SchedulerOptions`]: sizes, bounds and weights of the scheduler.
 
+use super::promise::Promise;
+
 /// Maximum of bytes for the logits of prompt tokens in a step: enough rows that the output weights are read for many at
 /// once.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -41,6 +43,8 @@ pub struct SchedulerOptions {
     /// Added cost of a token per position before it, due to attention, in tokens at the beginning of a text. Measured;
     /// with 0 all tokens cost the same.
     pub position_cost: f64,
+    /// Service level objective under which requests are admitted; fixed when the scheduler is created.
+    pub promise: Option<Promise>,
 }
 
 impl Default for SchedulerOptions {
@@ -61,6 +65,7 @@ impl Default for SchedulerOptions {
             output_weight: 2,
             weights_read_tokens: 4.0,
             position_cost: 0.0,
+            promise: None,
         }
     }
 }

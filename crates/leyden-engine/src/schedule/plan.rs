@@ -4,6 +4,7 @@ use super::Scheduler;
 use super::lookup::draft;
 use super::priority_ageing;
 use super::request::{Decision, Finish, PromptRows, RequestId, Step};
+use super::slo::Verdict;
 use super::task::Task;
 use crate::engine::{Outputs, StepEntry, WholeText};
 use crate::error::{Error, ErrorKind};
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// Number of running tasks for each of which admission leaves one block free, so that they do not preempt at once.
 const TASKS_PER_SPARE_BLOCK: usize = 8;
+/// Maximum number of requests in a plan that wait for time for a long prompt while others are admitted.
+const MAX_PASSED: usize = 4;
 
 impl Scheduler {
     /// Plans the next step. `now` is the time on the clock of deadlines; `tables` are the engine's.
@@ -28,8 +31,9 @@ impl Scheduler {
         self.steps += 1;
         self.expire(now, tables);
         let mut decisions = std::mem::take(&mut self.ended);
+        self.refuse_late(now, tables, &mut decisions);
         let calm = self.decode(tables, &mut decisions);
-        let most = self.prompt_tokens();
+        let most = self.prompt_tokens(now);
         self.fill(now, calm, most, tables, &mut decisions);
         self.mark_beginnings(tables);
         self.speculate(most, tables);
@@ -98,9 +102,9 @@ impl Scheduler {
     }
 
     /// Returns the maximum cost of prompts and drafts in this step, in tokens at the beginning of a text.
-    fn prompt_tokens(&self) -> usize {
+    fn prompt_tokens(&self, now: Duration) -> usize {
         let decodes = self.running.iter().any(Task::decodes);
-        if decodes { self.options.prompt_tokens_beside_decode } else { self.options.prompt_tokens_alone }
+        if decodes { self.promised_prompt_tokens(now) } else { self.options.prompt_tokens_alone }
     }
 
     /// Distributes the rest of the budget, at most a cost of `most`, among prompts, and admits requests while some is
@@ -120,13 +124,16 @@ impl Scheduler {
             t.part.tokens = if self.options.whole_prompts { t.missing() } else { 1 };
         }
         let mut served = Vec::new();
+        let mut waiting_on = Vec::new();
         while self.spare(most, 0) > 0 && self.beside_completed(most).is_none_or(|rest| rest >= 1.0) {
             let rank = |t: &Task| {
                 (Reverse(t.request.priority), self.counters.get(t.request.key), priority_ageing::rank(t))
             };
             let open = |t: &&Task| !t.decodes() && !served.contains(&t.request.id);
             let runs = self.running.iter().filter(open).min_by_key(|t| rank(t));
-            let ready = |t: &Task| !(tables.shares_beginnings() && self.follows(t));
+            let ready = |t: &Task| {
+                !(waiting_on.contains(&t.request.id) || tables.shares_beginnings() && self.follows(t))
+            };
             let waits = if admits { self.queue.next(&self.counters, ready) } else { None };
             let (id, waiting) = match (runs, waits) {
                 (None, None) => break,
@@ -134,6 +141,17 @@ impl Scheduler {
                 (None, Some(w)) => (w.request.id, true),
                 (Some(r), _) => (r.request.id, false),
             };
+            match if waiting { self.judge(id, &waiting_on, now, tables) } else { Verdict::Admit } {
+                Verdict::Admit => {}
+                Verdict::Wait if waiting_on.len() < MAX_PASSED => {
+                    waiting_on.push(id);
+                    continue;
+                }
+                Verdict::Wait | Verdict::Full => {
+                    admits = false;
+                    continue;
+                }
+            }
             if waiting && !self.admit(id, now, tables, decisions) {
                 // No other request is admitted before this one: blocks that become free are for it.
                 admits = false;
@@ -272,6 +290,7 @@ impl Scheduler {
             return false;
         }
         let Some(mut task) = self.queue.remove(id) else { return false };
+        let is_first = task.admitted_in == 0;
         let (sequence, cached) = match (task.request.held, &task.request.scope) {
             (Some(held), _) => {
                 let same = held.same.min(task.cacheable().len() - 1);
@@ -299,6 +318,10 @@ impl Scheduler {
         task.computed = cached;
         task.paid = task.paid.max(cached.min(task.prompt_tokens));
         task.admitted_in = self.steps;
+        if let Some(slo) = self.slo.as_mut().filter(|_| is_first) {
+            let waited = self.steps > task.served.submitted_in + 1;
+            slo.admit(key, task.missing(), waited);
+        }
         self.running.push(task);
         self.counters.admitted(key);
         self.retry.departed(now);

@@ -108,7 +108,8 @@ impl Scheduler {
         self.rank(tables);
         let mut shares = self.shares(tables);
         let eldest = self.eldest();
-        let entitled = shares.allows(key, blocks);
+        // Under a promise, those who were admitted keep their speed.
+        let entitled = self.slo.is_none() && shares.allows(key, blocks);
         let (mut victims, mut sequences) = (Vec::<usize>::new(), Vec::<SequenceId>::new());
         let enough = |sequences: &[SequenceId]| {
             sequences.len() + self.options.running > self.running.len()

@@ -42,6 +42,10 @@ impl Queue {
         self.tasks.get(self.places.get(&id)?)
     }
 
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Task> {
+        self.tasks.get_mut(self.places.get(&id)?)
+    }
+
     pub(crate) fn push(&mut self, task: Task) {
         let place = (Reverse(task.request.priority), task.request.key, task.order);
         self.places.insert(task.request.id, place);

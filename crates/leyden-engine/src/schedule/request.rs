@@ -90,6 +90,36 @@ pub struct Request {
     pub held: Option<Held>,
 }
 
+/// Arrival of a request, for admission under a promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Time of its arrival, on the clock of `now`.
+    pub at: Duration,
+    /// True if it may be refused because the promise cannot be kept; else it waits until it can run.
+    pub refusable: bool,
+    /// Number of tokens of further prompts whose results its user waits for.
+    pub more_tokens: usize,
+}
+
+/// Reason for refusing a request under a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SloRefusal {
+    /// The first token would come too late now.
+    #[error("the first token is expected after {expected:?}")]
+    Busy {
+        /// Expected time from the arrival to the first token.
+        expected: Duration,
+        /// Suggested time until the next try: at least 1 s, at most 60 s.
+        retry_after: Duration,
+    },
+    /// The prompt is so long that the first token would come too late on an idle engine.
+    #[error("the first token is expected after {expected:?} even on an idle engine")]
+    TooLong {
+        /// Expected time to the first token on an idle engine.
+        expected: Duration,
+    },
+}
+
 /// Reason for refusing a request. Reasons in the request itself are reported before temporary ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -133,6 +163,9 @@ pub enum Refusal {
     /// A deadline that has passed.
     #[error("the deadline has passed")]
     Late,
+    /// The promise cannot be kept for it.
+    #[error(transparent)]
+    Slo(SloRefusal),
     /// Too many waiting requests of this key.
     #[error("too many requests of this key are waiting")]
     KeyQueueFull {
@@ -173,6 +206,13 @@ pub enum Decision {
         request: RequestId,
         /// Number of leading tokens that are already in the cache.
         cached_tokens: usize,
+    },
+    /// The request left the queue and is dropped, because the promise cannot be kept for it.
+    Refused {
+        /// Number of the request.
+        request: RequestId,
+        /// Reason of the refusal.
+        why: SloRefusal,
     },
     /// The request's blocks were taken away and it is in the queue again; its tokens are kept and will be recomputed.
     Preempted {

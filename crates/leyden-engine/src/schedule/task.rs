@@ -2,6 +2,7 @@
 
 use super::lookup::Lookup;
 use super::request::{PromptRows, Request, Scheduled};
+use super::slo_state::Served;
 use crate::tables::SequenceId;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub(crate) struct Task {
     /// True if it was cancelled during a step that it is in.
     pub(crate) cancelled: bool,
     pub(crate) lookup: Lookup,
+    pub(crate) served: Served,
 }
 
 impl Task {
@@ -68,6 +70,7 @@ impl Task {
             preempted_in: 0,
             cancelled: false,
             lookup: Lookup::default(),
+            served: Served::default(),
             request,
         }
     }

@@ -3,5 +3,6 @@ mod properties;
 mod rows;
 mod rules;
 mod sim;
+mod slo;
 mod traces;
 mod waits;

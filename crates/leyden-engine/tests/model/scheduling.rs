@@ -94,7 +94,7 @@ impl Server {
                 match d {
                     Decision::Admitted { cached_tokens, .. } => events.cached_tokens += cached_tokens,
                     Decision::Preempted { .. } => events.preemptions += 1,
-                    Decision::Finished { .. } => {}
+                    Decision::Finished { .. } | Decision::Refused { .. } => {}
                 }
             }
             events.most_in_a_step = events.most_in_a_step.max(step.scheduled.len());

@@ -65,6 +65,7 @@ fn serve(scheduler: &mut Scheduler, tables: &mut BlockTables) -> Served {
                     served.cached.entry(request.0).or_insert(cached_tokens);
                 }
                 Decision::Preempted { .. } => served.preempted += 1,
+                Decision::Refused { request, why } => panic!("{request:?}: {why}"),
                 Decision::Finished { request, finish, generated } => {
                     served.ends.insert(request.0, (finish, generated));
                 }

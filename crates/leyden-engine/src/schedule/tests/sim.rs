@@ -205,7 +205,9 @@ impl Sim {
                 Decision::Finished { request, finish, .. } => {
                     assert!(self.ends.insert(request, finish).is_none(), "{request:?} ended twice");
                 }
-                Decision::Preempted { .. } => self.preemptions += 1,
+                Decision::Preempted { .. } | Decision::Refused { .. } => {
+                    self.preemptions += usize::from(matches!(d, Decision::Preempted { .. }));
+                }
                 Decision::Admitted { cached_tokens, .. } => self.cached += cached_tokens,
             }
         }

@@ -46,6 +46,7 @@ fn decision(d: &Decision, out: &mut String) {
             writeln!(out, "> admit {} cached {cached_tokens}", request.0)
         }
         Decision::Preempted { request } => writeln!(out, "> preempt {}", request.0),
+        Decision::Refused { request, why } => writeln!(out, "> refuse {} as {why}", request.0),
         Decision::Finished { request, finish, generated } => {
             writeln!(out, "> end {} {finish:?} after {generated}", request.0)
         }
