@@ -15,7 +15,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use leyden_engine::Scope;
-use leyden_engine::schedule::Refusal;
+use leyden_engine::schedule::{Promise, Refusal, SloRefusal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, Sender};
@@ -126,7 +126,7 @@ pub(crate) async fn submit(
     })?;
     match mailbox.verdict().await {
         Ok(Ok(())) => {}
-        Ok(Err(refusal)) => return Err(refused(&refusal)),
+        Ok(Err(refusal)) => return Err(refused(&refusal, model.promise)),
         Err(_) => return Err(dead()),
     }
     reserved.taken = prompt;
@@ -138,8 +138,27 @@ fn dead() -> ApiError {
     ApiError::unavailable("model_failed", "the model has failed", Duration::from_secs(30))
 }
 
-fn refused(refusal: &Refusal) -> ApiError {
+fn refused(refusal: &Refusal, promise: Option<Promise>) -> ApiError {
+    let promise = || promise.map_or_else(String::new, |promise| promise.to_string());
     match refusal {
+        Refusal::Slo(SloRefusal::Busy { expected, retry_after }) => {
+            let message = format!(
+                "the server is too busy to keep its service level ({}) for this request: its first token would come after \
+                 about {:.1} s",
+                promise(),
+                expected.as_secs_f64()
+            );
+            ApiError::too_many("slo_busy", message, *retry_after)
+        }
+        Refusal::Slo(SloRefusal::TooLong { expected }) => {
+            let message = format!(
+                "the prompt is too long for the server's service level ({}): its first token would come after about {:.1} s \
+                 even without other requests; send a shorter prompt",
+                promise(),
+                expected.as_secs_f64()
+            );
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "slo_prompt_too_long", message)
+        }
         Refusal::QueueFull { retry_after } => {
             ApiError::too_many("queue_full", "too many requests are waiting", *retry_after)
         }

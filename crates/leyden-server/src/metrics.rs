@@ -3,6 +3,7 @@
 //! The meaning of names with the prefix `vllm:` is that which inference gateways expect; our own names have the prefix
 //! `leyden_`. Every series exists from the start, with the value 0.
 
+use crate::service_level::{self, Figure, ServiceLevel};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -90,12 +91,13 @@ pub(crate) struct ModelMetrics {
     pub(crate) end_to_end: Histogram,
     pub(crate) queue: Histogram,
     pub(crate) step: Histogram,
+    pub(crate) service_level: ServiceLevel,
 }
 
 /// Labels for the reasons why requests end.
 pub(crate) const FINISHES: [&str; 5] = ["stop", "length", "abort", "deadline", "error"];
 /// Labels for the reasons why requests are refused.
-pub(crate) const REFUSALS: [&str; 3] = ["queue_full", "key_queue_full", "other"];
+pub(crate) const REFUSALS: [&str; 4] = ["queue_full", "key_queue_full", "other", "slo"];
 
 impl Default for ModelMetrics {
     fn default() -> ModelMetrics {
@@ -123,6 +125,7 @@ impl Default for ModelMetrics {
             end_to_end: Histogram::new(LONG),
             queue: Histogram::new(LONG),
             step: Histogram::new(SHORT),
+            service_level: ServiceLevel::default(),
         }
     }
 }
@@ -267,6 +270,7 @@ pub(crate) fn page(
             }
         }
     }
+    promises(&mut out, engines);
     for (name, help, times) in HISTOGRAMS {
         head(&mut out, name, help, "histogram");
         for one in engines {
@@ -297,6 +301,49 @@ pub(crate) fn page(
     head(&mut out, dropped, "Log lines dropped because the reader was too slow.", "counter");
     line(&mut out, dropped, "", lines_dropped as f64);
     out
+}
+
+type ReadFigure = fn(&Figure) -> Option<f64>;
+
+/// Name, help and reader of each figure of a promise.
+const FIGURES: &[(&str, &str, ReadFigure)] = &[
+    ("leyden_slo_bound", "Promised bound in seconds, or in tokens per second.", |f| Some(f.bound.value)),
+    ("leyden_slo_estimate", "Prediction for one more request, in the unit of the bound.", |f| f.estimate),
+    ("leyden_slo_measured", "Percentile of the last 5 minutes, in the unit of the bound.", |f| f.measured),
+    ("leyden_slo_values", "Number of values of the last 5 minutes.", |f| Some(f.count as f64)),
+];
+
+/// Writes the state of promises; engines without a promise have no series.
+fn promises(out: &mut String, engines: &[Series<'_>]) {
+    let figures: Vec<(&Series<'_>, Figure)> = engines
+        .iter()
+        .flat_map(|one| {
+            let figures = service_level::figures([&one.metrics.service_level].into_iter());
+            figures.into_iter().map(move |figure| (one, figure))
+        })
+        .collect();
+    for (name, help, read) in FIGURES {
+        head(out, name, help, "gauge");
+        for (one, figure) in &figures {
+            let metric = format!("{}_p{}", figure.metric, figure.bound.percentile);
+            if let Some(value) = read(figure) {
+                line(out, name, &one.labels(Some(("metric", &metric))), value);
+            }
+        }
+    }
+    let name = "leyden_slo_requests_total";
+    head(
+        out,
+        name,
+        "Requests under a promise by outcome; delayed ones are admitted ones that waited.",
+        "counter",
+    );
+    for one in engines.iter().filter(|one| one.metrics.service_level.promise().is_some()) {
+        let o = one.metrics.service_level.outlook();
+        for (outcome, n) in [("admitted", o.admitted), ("delayed", o.delayed), ("refused", o.refused)] {
+            line(out, name, &one.labels(Some(("outcome", outcome))), n as f64);
+        }
+    }
 }
 
 // Writing to a string cannot fail.

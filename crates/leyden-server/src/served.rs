@@ -14,6 +14,7 @@ use crate::replicas::Replicas;
 use crate::service::{Loaded, Service};
 use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
+use leyden_engine::schedule::Promise;
 use leyden_kernels::Tier;
 use leyden_models::Prompts;
 use leyden_tasks::Samplers;
@@ -45,6 +46,8 @@ pub(crate) struct Served {
     /// Special tokens that the markers consist of, ascending.
     pub(crate) visible: Arc<[u32]>,
     pub(crate) replicas: Replicas,
+    /// Service level objective under which requests are admitted.
+    pub(crate) promise: Option<Promise>,
     pub(crate) kv_type: leyden_kernels::attention::KvType,
     pub(crate) context: usize,
     /// Size of the KV cache in tokens.
@@ -106,6 +109,7 @@ impl Served {
             bytes,
             fim: OnceLock::new(),
             replicas,
+            promise: model.worker.promise,
             kv_type: model.worker.kv_type,
             context: model.worker.context,
             kv_tokens: model.worker.kv_tokens.div_ceil(blocks) * blocks,

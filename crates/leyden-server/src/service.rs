@@ -3,6 +3,8 @@
 use crate::failure::Error;
 use crate::log::Log;
 use crate::metrics::ModelMetrics;
+use crate::service_level;
+use serde_json::Value;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +38,13 @@ impl dyn Service {
     /// Returns the number of requests that wait or run.
     pub(crate) fn requests(&self) -> u64 {
         self.metrics().iter().map(|m| m.running.get() + m.waiting.get()).sum()
+    }
+
+    /// Returns the state of its promise as a document; null without a promise.
+    pub(crate) fn service_level(&self) -> Value {
+        let metrics = self.metrics();
+        let levels: Vec<_> = metrics.iter().map(|metrics| &metrics.service_level).collect();
+        service_level::document(&levels)
     }
 
     /// Returns the service as one of a kind; `None` if it is of another.

@@ -1,5 +1,6 @@
 //! [`WorkerOptions`]: options of each engine of a model.
 
+use leyden_engine::schedule::Promise;
 use leyden_kernels::attention::KvType;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct WorkerOptions {
     pub prompt_stall: Duration,
     /// True if tokens are drafted from repetitions in the text (speculative decoding).
     pub speculate: bool,
+    /// Service level objective under which requests are admitted.
+    pub promise: Option<Promise>,
     /// For tests: a request whose prompt begins with this token panics in its step.
     pub panic_token: Option<u32>,
 }
@@ -43,6 +46,7 @@ impl Default for WorkerOptions {
             queue_per_key: 128,
             prompt_stall: Duration::from_millis(250),
             speculate: true,
+            promise: None,
             panic_token: None,
         }
     }

@@ -13,7 +13,8 @@ use super::text::{Table, bytes};
 use super::{knobs, load};
 
 /// Prints for each model whether it is loaded, the memory in use (weights, and the KV cache of running texts), the
-/// reserved memory, the number of requests, and the time at which it is unloaded if it is not used.
+/// reserved memory, the number of requests, and the time at which it is unloaded if it is not used; and for a model with
+/// a service level, what was promised and measured in the last 5 minutes, and what the next request can expect.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address of the server, such as 127.0.0.1:8080
@@ -71,6 +72,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             "bytes": here.map(|m| m["size"].clone()), "reserved_bytes": here.map(|m| m["reserved"].clone()),
             "requests": here.map(|m| m["running"].clone()),
             "expires_at": here.map(|m| m["expires_at"].clone()), "context": model["max_model_len"],
+            "service_level": here.map(|m| m["service_level"].clone()),
         }));
     }
     if args.json {
@@ -101,7 +103,40 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         ]);
     }
     table.write(out)?;
+    for model in models.iter().filter(|model| model["service_level"].is_object()) {
+        writeln!(out)?;
+        service_level(model["name"].as_str().unwrap_or_default(), &model["service_level"], out)?;
+    }
     Ok(())
+}
+
+/// Writes the state of a model's promise.
+fn service_level(name: &str, level: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    let count = |key: &str| level[key].as_u64().unwrap_or(0);
+    let promise = level["promise"].as_str().unwrap_or_default();
+    let (admitted, delayed, refused) = (count("admitted"), count("delayed"), count("refused"));
+    writeln!(
+        out,
+        "{name}: service level {promise}: {admitted} admitted ({delayed} waited), {refused} refused"
+    )?;
+    let mut table = Table::new(&["METRIC", "PROMISE", "MEASURED", "VALUES", "NEXT REQUEST"], &[1, 2, 3, 4]);
+    for metric in list(level, "metrics") {
+        let of = metric["metric"].as_str().unwrap_or_default();
+        let shown = |value: &Value| match value.as_f64() {
+            None => "-".to_owned(),
+            Some(value) if of == "user_tps" => format!("{value:.1}/s"),
+            Some(value) if value < 1.0 => format!("{:.0} ms", value * 1e3),
+            Some(value) => format!("{value:.2} s"),
+        };
+        table.add(vec![
+            format!("{of}_p{}", metric["percentile"]),
+            shown(&metric["bound"]),
+            shown(&metric["measured"]),
+            metric["count"].as_u64().unwrap_or(0).to_string(),
+            shown(&metric["estimate"]),
+        ]);
+    }
+    Ok(table.write(out)?)
 }
 
 fn list<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

@@ -6,6 +6,7 @@ mod directory;
 mod evidence;
 mod prepare;
 mod settings;
+mod slo;
 mod stored;
 
 use std::collections::HashMap;

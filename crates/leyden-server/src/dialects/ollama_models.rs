@@ -64,6 +64,7 @@ pub(crate) async fn ps(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiErr
         let more = json!({
             "size": resident.service.used_bytes(), "reserved": resident.bytes, "size_vram": 0,
             "context_length": resident.service.context(), "running": resident.service.requests(),
+            "service_level": resident.service.service_level(),
         });
         if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
             shown.extend(more);

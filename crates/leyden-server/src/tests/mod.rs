@@ -25,6 +25,7 @@ mod replicas;
 mod residency;
 mod responses;
 mod scoring;
+mod service_level;
 mod shapes;
 mod streams;
 mod supervision;

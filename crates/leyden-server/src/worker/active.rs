@@ -3,7 +3,7 @@
 use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
-use leyden_engine::schedule::verify;
+use leyden_engine::schedule::{Arrival, verify};
 use leyden_engine::{Answer, Error, ErrorKind, OutputRow, TokenLogprobs};
 use leyden_models::heads::HeadOutput;
 use leyden_text::Tokenizer;
@@ -20,7 +20,10 @@ pub(super) struct Active {
     pub(super) arrived: Instant,
     pub(super) admitted: bool,
     pub(super) generated: usize,
+    /// Times of the first and the last token.
+    pub(super) first_token: Option<Instant>,
     pub(super) last_token: Option<Instant>,
+    pub(super) arrival: Arrival,
     /// End of the choice, if it was decided here and not by the scheduler.
     pub(super) end: Option<End>,
 }
@@ -44,6 +47,7 @@ impl Answer for Active {
         match output {
             Ok(output) => {
                 self.end = Some(End::Stop);
+                self.metrics.service_level.first_token(self.arrived.elapsed());
                 self.mailbox.update(self.choice, |u| u.output = Some(output));
             }
             Err(_) => self.end = Some(End::NotFinite),
@@ -103,10 +107,15 @@ impl Active {
         }
         let (now, metrics) = (Instant::now(), &self.metrics);
         match self.last_token {
-            None => metrics.first_token.observe(now - self.arrived),
+            None => {
+                metrics.first_token.observe(now - self.arrived);
+                metrics.service_level.first_token(now - self.arrived);
+                self.first_token = Some(now);
+            }
             Some(last) => {
                 let each = (now - last) / u32::try_from(tokens).unwrap_or(u32::MAX);
                 (0..tokens).for_each(|_| metrics.inter_token.observe(each));
+                metrics.service_level.between_tokens(now - last);
             }
         }
         self.last_token = Some(now);

@@ -28,6 +28,8 @@ pub(super) struct Rest {
     pub(super) arrived: Instant,
     pub(super) deadline: Instant,
     pub(super) mailbox: Arc<Sender>,
+    /// True if the request was admitted, so that none of its choices may be refused.
+    pub(super) decided: bool,
     /// Choices with their indexes.
     pub(super) tasks: VecDeque<(usize, Task)>,
 }
@@ -36,7 +38,7 @@ impl Rest {
     pub(super) fn new(job: Job) -> Rest {
         let Job { key, priority, scope, arrived, deadline, tasks, mailbox } = job;
         let tasks = tasks.into_iter().enumerate().collect();
-        Rest { key, priority, scope, arrived, deadline, mailbox, tasks }
+        Rest { key, priority, scope, arrived, deadline, mailbox, decided: false, tasks }
     }
 
     /// Ends all of its choices.

@@ -9,6 +9,7 @@ mod backlog;
 mod job;
 mod parts;
 mod step;
+mod trials;
 
 pub(crate) use job::{Choice, Ending, Job, Logprobs, Rule, Task, Work};
 

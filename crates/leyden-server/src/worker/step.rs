@@ -4,12 +4,14 @@ use super::active::Active;
 use super::backlog::{self, Rest};
 use super::job::{Job, Task, Work};
 use super::parts::{Command, Parts};
+use super::trials;
 use crate::mailbox::End;
 use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{
-    Decision, Finish, Refusal, Request, RequestId, Scheduler, SchedulerOptions, Step,
+    Arrival, Decision, Finish, Refusal, Request, RequestId, Scheduler, SchedulerOptions, Step,
 };
 use leyden_engine::{Engine, Generator, Outcome};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Time to wait for commands when there are requests but none of them can run.
 const NOTHING_RUNS: Duration = Duration::from_millis(5);
+/// Time after which the state of the promise is shown anew.
+const SHOWN: Duration = Duration::from_millis(500);
 
 /// State of the worker thread.
 pub(super) struct Loop {
@@ -26,6 +30,10 @@ pub(super) struct Loop {
     generator: Option<Generator<Active>>,
     /// Requests with choices that are not in the scheduler yet, in the order of their arrival.
     backlog: Vec<Rest>,
+    /// Under a promise, requests whose first choice waits, with their other choices: they may still be refused.
+    undecided: HashMap<RequestId, Rest>,
+    /// Time at which the state of the promise was shown last.
+    shown: Option<Instant>,
     next: u64,
     /// Origin of the scheduler's clock.
     started: Instant,
@@ -42,7 +50,12 @@ impl Loop {
     ) -> Loop {
         metrics.kv_blocks.set(engine.tables().total_blocks());
         let generator = Some(generator(&parts, engine));
-        Loop { parts, generator, backlog: Vec::new(), next: 0, started: Instant::now(), metrics, alive }
+        if let Some(promise) = parts.options.promise {
+            metrics.service_level.set_promise(promise);
+        }
+        let (backlog, undecided) = (Vec::new(), HashMap::new());
+        let started = Instant::now();
+        Loop { parts, generator, backlog, undecided, shown: None, next: 0, started, metrics, alive }
     }
 
     /// Serves until it is told to stop, or until all senders of commands are dropped.
@@ -82,7 +95,7 @@ impl Loop {
         self.generator.as_ref().is_none_or(Generator::is_idle)
     }
 
-    fn gauges(&self) {
+    fn gauges(&mut self) {
         let m = &self.metrics;
         let (waiting, running) = match &self.generator {
             Some(generator) => (generator.scheduler().waiting(), generator.scheduler().running()),
@@ -90,6 +103,13 @@ impl Loop {
         };
         m.waiting.set(waiting + self.backlog.iter().map(|r| r.tasks.len()).sum::<usize>());
         m.running.set(running);
+        if let Some(generator) = self.generator.as_ref().filter(|_| self.parts.options.promise.is_some())
+            && (running == 0 || self.shown.is_none_or(|at| at.elapsed() > SHOWN))
+        {
+            let outlook = generator.scheduler().outlook(self.started.elapsed());
+            m.service_level.set_outlook(outlook.unwrap_or_default());
+            self.shown = Some(Instant::now());
+        }
         if let Some(tables) = self.generator.as_ref().map(|g| g.engine().tables()) {
             m.kv_blocks_used.set(tables.total_blocks() - tables.available_blocks());
             m.kv_blocks_cached.set(tables.cached_blocks());
@@ -102,7 +122,7 @@ impl Loop {
             Command::Job(job) => self.take(*job),
             Command::Close => {
                 self.drop_requests(End::Closing, |_| true);
-                self.backlog.drain(..).for_each(|rest| rest.give_up(End::Closing, &self.metrics));
+                self.give_up_rests(End::Closing);
             }
             Command::Stop => {}
         }
@@ -115,15 +135,41 @@ impl Loop {
             return;
         }
         let mut rest = Rest::new(job);
+        let first = RequestId(self.next);
         let verdict = self.enter(&mut rest);
         if let Err(refusal) = &verdict {
             self.metrics.refused[refusal_kind(refusal)].add(1);
         }
+        let promises = self.parts.options.promise.is_some_and(|promise| promise.ttft.is_some());
+        if verdict.is_ok() && promises && first != RequestId(self.next) {
+            // It is decided when its first choice is admitted or refused.
+            self.undecided.insert(first, rest);
+            return;
+        }
         let taken = verdict.is_ok();
         rest.mailbox.decide(verdict);
         if taken {
+            rest.decided = true;
             self.proceed_with(rest);
         }
+    }
+
+    /// Accepts a request whose first choice has been admitted, and queues the other choices.
+    fn accept(&mut self, first: RequestId) {
+        if let Some(mut rest) = self.undecided.remove(&first) {
+            rest.mailbox.decide(Ok(()));
+            rest.decided = true;
+            self.proceed_with(rest);
+        }
+    }
+
+    /// Ends the choices that are not in the scheduler.
+    fn give_up_rests(&mut self, end: End) {
+        let rests = self.backlog.drain(..).chain(self.undecided.drain().map(|(_, rest)| rest));
+        rests.for_each(|rest| {
+            rest.mailbox.decide(Ok(()));
+            rest.give_up(end, &self.metrics);
+        });
     }
 
     /// Queues the next choice of a request.
@@ -148,6 +194,13 @@ impl Loop {
             rows: work.rows(),
             held: None,
         };
+        // The user of a request for several outputs waits for all of them.
+        let more = rest.tasks.iter().filter(|(_, task)| matches!(task.work, Work::Head { .. }));
+        let arrival = Arrival {
+            at: rest.arrived.saturating_duration_since(self.started),
+            refusable: !rest.decided,
+            more_tokens: if rest.decided { 0 } else { more.map(|(_, task)| task.prompt.len()).sum() },
+        };
         let active = Active {
             work,
             tokenizer: Arc::clone(&self.parts.tokenizer),
@@ -157,13 +210,17 @@ impl Loop {
             arrived: rest.arrived,
             admitted: false,
             generated: 0,
+            first_token: None,
             last_token: None,
+            arrival,
             end: None,
         };
-        generator.submit(request, active, self.started.elapsed()).map_err(|(refusal, active)| {
-            rest.tasks.push_front((choice, Task { prompt, max_tokens, work: active.work }));
-            refusal
-        })
+        generator.submit_arrived(request, active, arrival, self.started.elapsed()).map_err(
+            |(refusal, active)| {
+                rest.tasks.push_front((choice, Task { prompt, max_tokens, work: active.work }));
+                refusal
+            },
+        )
     }
 
     /// Queues the next choices of a request, as far as its share and the free places allow, and keeps the rest in the
@@ -204,6 +261,7 @@ impl Loop {
     /// Plans and computes a step. Returns whether there was anything to do.
     fn advance(&mut self) -> bool {
         self.drop_requests(End::Closing, |active| active.mailbox.is_closed());
+        self.undecided.retain(|_, rest| !rest.mailbox.is_closed());
         for rest in std::mem::take(&mut self.backlog) {
             self.proceed_with(rest);
         }
@@ -278,6 +336,14 @@ impl Loop {
                     m.prefix_queries.add(r.prompt.len());
                     m.prefix_hits.add(cached_tokens);
                     a.mailbox.update(a.choice, |u| u.cached = Some(cached_tokens));
+                    self.accept(request);
+                }
+                Decision::Refused { request, why } => {
+                    self.metrics.refused[refusal_kind(&Refusal::Slo(why))].add(1);
+                    self.undecided.remove(&request);
+                    if let Some((_, active)) = self.generator.as_mut().and_then(|g| g.take(request)) {
+                        active.mailbox.decide(Err(Refusal::Slo(why)));
+                    }
                 }
                 Decision::Preempted { .. } => self.metrics.preemptions.add(1),
                 Decision::Finished { request, finish, .. } => {
@@ -292,6 +358,9 @@ impl Loop {
                         Finish::Failed => End::Failed,
                     });
                     self.tell_end(a, end);
+                    if let Some(rest) = self.undecided.remove(&request) {
+                        rest.give_up(end, &self.metrics);
+                    }
                 }
             }
         }
@@ -303,6 +372,13 @@ impl Loop {
             (Work::Text(choice), End::Length | End::Deadline) => choice.finish(),
             _ => Default::default(),
         };
+        if let (Some(first), Some(last), End::Stop | End::Length) =
+            (active.first_token, active.last_token, end)
+        {
+            self.metrics.service_level.answer(active.generated, last - first);
+        }
+        // One that ended while it waited was accepted until then.
+        active.mailbox.decide(Ok(()));
         let finished = if active.mailbox.is_closed() { End::Closing } else { end }.finish();
         self.metrics.finished[finished].add(1);
         self.metrics.end_to_end.observe(active.arrived.elapsed());
@@ -329,15 +405,19 @@ impl Loop {
             Err(_) => {
                 self.alive.store(false, Ordering::SeqCst);
                 waits.drain(..).for_each(|(_, active)| self.tell_end(active, End::Failed));
-                self.backlog.drain(..).for_each(|rest| rest.give_up(End::Failed, &self.metrics));
+                self.give_up_rests(End::Failed);
                 return;
             }
         };
         waits.sort_by_key(|(request, _)| request.id);
         let now = self.started.elapsed();
         for (request, active) in waits {
-            if let Err((_, active)) = generator.submit(request, active, now) {
+            let (id, arrival) = (request.id, active.arrival);
+            if let Err((_, active)) = generator.submit_arrived(request, active, arrival, now) {
                 self.tell_end(active, End::Deadline);
+                if let Some(rest) = self.undecided.remove(&id) {
+                    rest.give_up(End::Deadline, &self.metrics);
+                }
             }
         }
         self.generator = Some(generator);
@@ -348,6 +428,7 @@ fn refusal_kind(refusal: &Refusal) -> usize {
     match refusal {
         Refusal::QueueFull { .. } => 0,
         Refusal::KeyQueueFull { .. } => 1,
+        Refusal::Slo(_) => 3,
         _ => 2,
     }
 }
@@ -363,8 +444,13 @@ fn generator(parts: &Parts, engine: Engine) -> Generator<Active> {
         vocabulary: engine.model().vocabulary(),
         logit_rows: SchedulerOptions::logit_rows_for(engine.model().vocabulary()),
         whole_prompts: engine.model().config().needs_whole_texts(),
+        promise: o.promise,
         ..SchedulerOptions::default()
     };
     let scheduler = Scheduler::new(options, engine.tables().total_blocks());
-    Generator::new(engine, scheduler)
+    let mut generator = Generator::new(engine, scheduler);
+    if o.promise.is_some() {
+        trials::measure(&mut generator, &options);
+    }
+    generator
 }

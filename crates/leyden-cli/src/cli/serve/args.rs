@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use leyden::{KvType, Pooling, Replicas};
 use leyden_load::parse_duration;
-use leyden_server::{LogFormat, Network};
+use leyden_server::{LogFormat, Network, Promise};
 
+use super::slo;
 use crate::cli::arithmetic::Arithmetic;
 use crate::cli::lora::ServedLora;
 use crate::cli::notes::Notes;
@@ -112,6 +113,10 @@ pub(crate) struct Args {
     /// Maximum delay in milliseconds that prefill adds between two tokens of other requests
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60000))]
     pub(super) prompt_stall: u64,
+    /// Service level objective, as for `leyden load`: `ttft_p95=2s,user_tps>=5`. A request is admitted if it is kept for
+    /// it and all others, waits while that is possible, and is else refused with 429
+    #[arg(long, value_name = "SLO", value_parser = slo::promise)]
+    pub(super) slo: Option<Promise>,
     /// Pooling of `/v1/embeddings`: mean (of all tokens), cls (the first token) or last; by default as the model
     /// specifies, else mean
     #[arg(long, value_name = "POOLING")]

@@ -152,6 +152,7 @@ pub(super) fn ready(
             queue_per_key: common.queue_per_key,
             prompt_stall: common.prompt_stall,
             speculate: settings.speculate,
+            promise: settings.promise,
             panic_token: None,
         },
         info: info(model.weights()),

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leyden::{KvType, Pooling, SamplingParams};
+use leyden_server::Promise;
 use toml::{Table, Value};
 
 use super::args::{Args, Idle};
 use super::calibration::CalibrationSettings;
+use super::slo;
 use crate::cli::failure::Failure;
 use crate::cli::lora::{self, Named};
 
@@ -26,6 +28,8 @@ pub(super) struct Settings {
     pub(super) special_in_content: bool,
     pub(super) bare_calls: bool,
     pub(super) speculate: bool,
+    /// Service level objective under which requests are admitted.
+    pub(super) promise: Option<Promise>,
     pub(super) sampling: SamplingParams,
     /// Time after the last request before it is unloaded; `None`: until other models need the memory.
     pub(super) idle: Option<Duration>,
@@ -49,6 +53,7 @@ impl Settings {
             special_in_content: args.special_in_content,
             bare_calls: !args.no_bare_calls,
             speculate: !args.no_speculation,
+            promise: args.slo,
             sampling: SamplingParams::default(),
             idle: args.idle_unload.0,
             preload: false,
@@ -101,6 +106,13 @@ const KEYS: &[(&str, Setter)] = &[
     ("special_in_content", |e, v| flag(v).map(|on| e.settings.special_in_content = on)),
     ("bare_calls", |e, v| flag(v).map(|on| e.settings.bare_calls = on)),
     ("speculation", |e, v| flag(v).map(|on| e.settings.speculate = on)),
+    ("slo", |e, v| {
+        e.settings.promise = match text(v)? {
+            "none" => None,
+            text => Some(slo::promise(text)?),
+        };
+        Ok(())
+    }),
     ("temperature", |e, v| number(v, 0.0, 2.0).map(|x| e.settings.sampling.temperature = x)),
     ("top_k", |e, v| whole(v, 1 << 30).map(|n| e.settings.sampling.top_k = n)),
     ("top_p", |e, v| number(v, 0.0, 1.0).map(|x| e.settings.sampling.top_p = x)),
@@ -250,6 +262,7 @@ mod tests {
             special_in_content: false,
             bare_calls: true,
             speculate: true,
+            promise: None,
             sampling: SamplingParams::default(),
             idle: Some(Duration::from_secs(300)),
             preload: false,
@@ -261,7 +274,7 @@ mod tests {
     #[test]
     fn a_file_says_what_differs() {
         let text = "[models.chat]\nmodel = \"smollm2\"\naliases = [\"gpt-4o\"]\nctx = 4096\nstate_cache = \"512MiB\"\ntemperature = 0\n\
-                    kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\nbare_calls = false\nlora = [\"pirate=/p\", \"/q\"]\nlora_scaled = [\"/r:0.5\"]\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
+                    kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\nslo = \"ttft_p95=2s\"\nbare_calls = false\nlora = [\"pirate=/p\", \"/q\"]\nlora_scaled = [\"/r:0.5\"]\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
         let all = parse(text, &settings()).unwrap();
         assert_eq!(all.len(), 2);
         let chat = all.iter().find(|e| e.name == "chat").unwrap();
@@ -270,6 +283,7 @@ mod tests {
             chat.settings.preload
                 && chat.settings.state_cache == Some(512 << 20)
                 && !chat.settings.bare_calls
+                && chat.settings.promise.is_some_and(|promise| promise.to_string() == "ttft_p95<=2s")
                 && chat.settings.idle.is_none()
                 && chat.settings.kv_type == KvType::Q8_0
         );
@@ -322,6 +336,7 @@ mod tests {
             ("[models.a]\nmodel = \"x\"\nctx = -1", "models.a.ctx: must be an integer"),
             ("[models.a]\nmodel = \"x\"\nidle_unload = \"soon\"", "models.a.idle_unload: "),
             ("[models.a]\nmodel = \"x\"\nparallel = 0", "at least 1"),
+            ("[models.a]\nmodel = \"x\"\nslo = \"ttft=1s\"", "models.a.slo: ttft=1s: it lacks a percentile"),
             ("[models.a]\nmodel = \"x\"\nlora = \"y\"", "models.a.lora: must be a list of texts"),
             ("[models.a]\nmodel = \"x\"\nlora_scaled = [\"y\"]", "models.a.lora_scaled: must be FILE:SCALE"),
             ("[models.a", "line 1"),
