@@ -48,6 +48,12 @@ export function Status({ models }: { models: ModelInfo[] }) {
       // A counter that fell is that of a server which was started anew.
       return Math.max(0, total(l.samples, name) - total(before.samples, name)) / Math.max(l.at - before.at, 1e-3);
     });
+  const outcomes = (outcome: string) =>
+    looks.slice(1).map((l, i) => {
+      const before = looks[i]!;
+      const of = (samples: Sample[]) => total(samples.filter((s) => s.labels.outcome === outcome), "leyden_slo_requests_total");
+      return Math.max(0, of(l.samples) - of(before.samples)) / Math.max(l.at - before.at, 1e-3);
+    });
   const percentile = (name: string, q: number) =>
     looks.slice(1).map((l, i) => {
       const before = looks[Math.max(0, i + 1 - WINDOW)]!;
@@ -62,6 +68,7 @@ export function Status({ models }: { models: ModelInfo[] }) {
   });
   const last = looks[looks.length - 1]?.samples ?? [];
   const has = (name: string) => last.some((s) => s.name === name);
+  const promised = last.filter((s) => s.name === "leyden_slo_bound");
   const ttft = "vllm:time_to_first_token_seconds";
   const itl = "vllm:inter_token_latency_seconds";
   const percent = gauge("vllm:kv_cache_usage_perc").map((v) => v * 100);
@@ -82,6 +89,9 @@ export function Status({ models }: { models: ModelInfo[] }) {
         <Plot title="Prefix cache hits" unit="%" step={STEP} most={100} lines={[{ name: "hits", values: hits }]} />
         {has("process_resident_memory_bytes") && (
           <Plot title="Memory" unit="bytes" step={STEP} lines={[{ name: "resident", values: gauge("process_resident_memory_bytes") }]} />
+        )}
+        {has("leyden_slo_requests_total") && (
+          <Plot title="Service level" unit="requests/s" step={STEP} lines={[{ name: "admitted", values: outcomes("admitted") }, { name: "refused", values: outcomes("refused") }]} />
         )}
         <Plot title="Connections" unit="" step={STEP} lines={[{ name: "open", values: gauge("leyden_http_connections") }]} />
       </div>
@@ -120,6 +130,48 @@ export function Status({ models }: { models: ModelInfo[] }) {
           </tbody>
         </table>
       </div>
+      {promised.length > 0 && (
+        <>
+          <h2>Service levels</h2>
+          <div class="table" tabindex={0} role="region" aria-label="Service levels">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Model</th>
+                  <th scope="col">Metric</th>
+                  <th scope="col">Promise</th>
+                  <th scope="col">Measured</th>
+                  <th scope="col">Next request</th>
+                  <th scope="col">Admitted</th>
+                  <th scope="col">Delayed</th>
+                  <th scope="col">Refused</th>
+                </tr>
+              </thead>
+              <tbody>
+                {promised.map(({ labels, value }) => {
+                  const same = (s: Sample) => s.labels.model_name === labels.model_name && s.labels.engine === labels.engine;
+                  const figure = (name: string) => last.find((s) => s.name === name && same(s) && s.labels.metric === labels.metric)?.value;
+                  const count = (outcome: string) => last.find((s) => s.name === "leyden_slo_requests_total" && same(s) && s.labels.outcome === outcome)?.value ?? 0;
+                  const unit = labels.metric!.startsWith("user_tps") ? "/s" : " s";
+                  const cell = (v: number | undefined) => <td>{v === undefined ? "–" : v.toFixed(2) + unit}</td>;
+                  return (
+                    <tr>
+                      <th scope="row">{labels.engine ? `${labels.model_name} (engine ${labels.engine})` : labels.model_name}</th>
+                      <td>{labels.metric}</td>
+                      {cell(value)}
+                      {cell(figure("leyden_slo_measured"))}
+                      {cell(figure("leyden_slo_estimate"))}
+                      <td>{short(count("admitted"))}</td>
+                      <td>{short(count("delayed"))}</td>
+                      <td>{short(count("refused"))}</td>
+                    </tr>
+                  );
+                })}
+              </tbody>
+            </table>
+          </div>
+        </>
+      )}
       <p class="hint">Percentiles are those of the last {WINDOW * STEP} seconds. The same figures for Prometheus: <a href="metrics">/metrics</a>.</p>
     </main>
   );
