@@ -66,7 +66,7 @@ pub use api::{Ask, Endpoint};
 pub use compare::{Comparison, Ratio};
 pub use control::Control;
 pub use error::{Error, ErrorKind, Result};
-pub use http::Authorities;
+pub use http::{Authorities, ClientFiles};
 pub use lengths::{Lengths, MAX_TOKENS, Pause, parse_duration};
 pub use plots::plots;
 pub use random::Random;

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::{Authorities, Tls, config};
+use crate::http::{Authorities, ClientFiles, Tls, config};
 use crate::url::Base;
 
 /// Maximum length of a key in bytes.
@@ -53,11 +53,24 @@ impl Server {
     /// # Errors
     /// Its name cannot be resolved, or encrypted connections are not possible.
     pub fn new(base: Base, key: Option<ApiKey>, authorities: &Authorities) -> Result<Self> {
+        Self::with_certificate(base, key, authorities, None)
+    }
+
+    /// As [`new`](Self::new), with a certificate of this side.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or a file of the certificate is wrong.
+    pub fn with_certificate(
+        base: Base,
+        key: Option<ApiKey>,
+        authorities: &Authorities,
+        client: Option<&ClientFiles>,
+    ) -> Result<Self> {
         let failed = |why: String| Error::new(base.to_string(), ErrorKind::Server(why));
         let found = (base.host(), base.port()).to_socket_addrs();
         let addresses: Vec<SocketAddr> =
             found.map_err(|error| failed(format!("cannot resolve the host's name: {error}")))?.collect();
-        let tls = if base.is_https() { Some(config(&base, authorities)?) } else { None };
+        let tls = if base.is_https() { Some(config(&base, authorities, client)?) } else { None };
         Ok(Self { base, addresses, tls, key })
     }
 

@@ -12,19 +12,30 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 impl App {
-    /// Finds the caller by its key.
+    /// Finds the caller by the identities of its certificate, or else by its key. A valid key of another caller than the
+    /// certificate's is refused; a text that is no key is ignored beside a certificate, because many clients send one
+    /// always.
     ///
     /// # Errors
-    /// 401 without a valid key, 403 if the key may not do this.
+    /// 401 without a known certificate and a valid key, 403 if the caller may not do this.
     pub(crate) fn admit(
         &self,
-        headers: &HeaderMap,
+        (headers, identities): (&HeaderMap, &[String]),
         key: fn(&HeaderMap) -> Result<&[u8], ApiError>,
         access: Access,
     ) -> Result<Caller, ApiError> {
         match (&self.keys, access) {
             (None, _) | (_, Access::Open) => Ok(Caller::anybody()),
-            (Some(keys), access) => keys.check(key(headers)?, access),
+            (Some(keys), access) => match keys.find_certificate(identities) {
+                None => keys.check(key(headers).map_err(|error| without_key(error, identities))?, access),
+                Some(found) => {
+                    if key(headers).and_then(|key| keys.find(key)).is_ok_and(|other| other != found) {
+                        let message = "the API key is not that of the client certificate";
+                        return Err(ApiError::new(StatusCode::FORBIDDEN, "key_of_another_client", message));
+                    }
+                    keys.caller(found, access)
+                }
+            },
         }
     }
 
@@ -69,6 +80,19 @@ impl App {
             Err(_) => Err(ApiError::deadline()),
         }
     }
+}
+
+/// Maximum number of identities that an error names.
+const MAX_NAMED_IDENTITIES: usize = 4;
+
+/// Adds to the error of a request without a key why its client's certificate does not replace one.
+fn without_key(error: ApiError, identities: &[String]) -> ApiError {
+    if identities.is_empty() {
+        return error;
+    }
+    let named = identities[..identities.len().min(MAX_NAMED_IDENTITIES)].join(", ");
+    let message = format!("{}; no key has an identity of the client certificate: {named}", error.message);
+    ApiError { message, ..error }
 }
 
 /// Refuses bodies that are not plain JSON: other types, unless `any` is set, and compressed ones.

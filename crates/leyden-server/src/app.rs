@@ -23,6 +23,7 @@ use crate::schema::BY_MODEL;
 use crate::served::Served;
 use crate::service::Service;
 use crate::timestamp::unix_time;
+use crate::tls::Tls;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -52,6 +53,8 @@ pub(crate) struct App {
     pub(crate) pulls: Arc<Pulls>,
     pub(crate) change: Option<Changer>,
     pub(crate) keys: Option<ApiKeys>,
+    /// TLS of the listening socket; `None` without it.
+    pub(crate) tls: Option<Tls>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
     /// Semaphore for compiling grammars.
@@ -118,6 +121,7 @@ impl App {
             pulls: Arc::default(),
             change: options.change,
             keys: options.keys,
+            tls: options.tls.map(|files| Tls::new(files, options.tls_interval)),
             limits: options.limits,
             http: HttpMetrics::default(),
             request_time: options.request_time,

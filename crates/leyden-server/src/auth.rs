@@ -1,7 +1,7 @@
 //! API keys: the scopes and the rate limits of callers.
 //!
 //! A file has the digests of the keys, never the keys. A key in a request is hashed and its digest compared with all
-//! known digests in constant time.
+//! known digests in constant time. On a server with TLS a client can have a certificate instead of a key, or beside it.
 
 use crate::error::ApiError;
 use crate::failure::{Error, ErrorKind};
@@ -103,10 +103,21 @@ struct Budget {
 #[derive(Debug)]
 struct Key {
     id: String,
-    digest: [u8; 32],
+    /// SHA-256 digest of the key; `None` for a client that has a certificate alone.
+    digest: Option<[u8; 32]>,
+    /// Identities in the client's certificate, such as `dns:client.example.org`.
+    certificates: Vec<String>,
     scopes: Vec<Scope>,
     priority: i32,
     budget: Mutex<Budget>,
+}
+
+impl Key {
+    /// Returns true if a caller could be both of them.
+    fn collides(&self, other: &Key) -> bool {
+        let same_key = self.digest.is_some() && self.digest == other.digest;
+        self.id == other.id || same_key || self.certificates.iter().any(|c| other.certificates.contains(c))
+    }
 }
 
 /// Keys of a server.
@@ -145,8 +156,8 @@ impl Caller {
 }
 
 impl ApiKeys {
-    /// Reads a file with a JSON object per line: `id`, `sha256` (the key's digest in hexadecimal), and optionally
-    /// `scopes` (of `inference`, `metrics` and `admin`; the first by default), `requests_per_minute`,
+    /// Reads a file with a JSON object per line: `id`, `sha256` (the key's digest in hexadecimal) or `certificates`
+    /// (identities in the client's certificate: `dns:…`, `uri:…`, `email:…`, `cn:…`) or both, and optionally `scopes` (of `inference`, `metrics` and `admin`; the first by default), `requests_per_minute`,
     /// `tokens_per_minute` and `priority`. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
@@ -179,12 +190,13 @@ impl ApiKeys {
                 return Err(format!("{name} has characters that are not allowed in a header"));
             }
             let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
-            if self.keys.iter().any(|known| known.id == name || known.digest == digest) {
+            if self.keys.iter().any(|known| known.id == name || known.digest == Some(digest)) {
                 return Err(format!("{name}, or its name, occurs twice"));
             }
             let budget = Mutex::new(Budget { requests: None, tokens: None });
             let scopes = vec![Scope::Inference, Scope::Metrics];
-            self.keys.push(Key { id: name, digest, scopes, priority: 0, budget });
+            let digest = Some(digest);
+            self.keys.push(Key { id: name, digest, certificates: Vec::new(), scopes, priority: 0, budget });
         }
         Ok(self)
     }
@@ -202,8 +214,11 @@ impl ApiKeys {
                 continue;
             }
             let key = key(line, now).map_err(|e| (i + 1, e.message))?;
-            if keys.iter().any(|k| k.id == key.id || k.digest == key.digest) {
-                return Err((i + 1, format!("`{}`, or its key, occurs twice", key.id)));
+            if keys.iter().any(|k| k.collides(&key)) {
+                return Err((
+                    i + 1,
+                    format!("`{}`, its key, or an identity of its certificate occurs twice", key.id),
+                ));
             }
             keys.push(key);
         }
@@ -213,24 +228,72 @@ impl ApiKeys {
         Ok(ApiKeys { keys })
     }
 
+    /// Adds the keys of another file.
+    ///
+    /// # Errors
+    /// A name, a key or an identity is in both.
+    pub fn and(mut self, others: ApiKeys) -> Result<ApiKeys, String> {
+        for other in others.keys {
+            if self.keys.iter().any(|key| key.collides(&other)) {
+                return Err(format!(
+                    "`{}`, its key, or an identity of its certificate is already in the file of keys",
+                    other.id
+                ));
+            }
+            self.keys.push(other);
+        }
+        Ok(self)
+    }
+
+    /// Returns true if clients can be known by their certificates.
+    #[must_use]
+    pub fn has_certificates(&self) -> bool {
+        self.keys.iter().any(|key| !key.certificates.is_empty())
+    }
+
+    /// Returns the index of the key of a certificate with these identities: that of the first one that has a key.
+    pub(crate) fn find_certificate(&self, identities: &[String]) -> Option<usize> {
+        let of = |identity: &String| self.keys.iter().position(|key| key.certificates.contains(identity));
+        identities.iter().find_map(of)
+    }
+
+    /// Returns the index of a key.
+    ///
+    /// # Errors
+    /// 401 if it is not valid.
+    pub(crate) fn find(&self, key: &[u8]) -> Result<usize, ApiError> {
+        let digest: [u8; 32] = Sha256::digest(key).into();
+        let mut found = None;
+        for (i, k) in self.keys.iter().enumerate() {
+            // All bytes of all digests are compared, so that the time does not depend on them.
+            let known = k.digest.unwrap_or_default();
+            let differs = known.iter().zip(&digest).fold(0, |d, (a, b)| black_box(d | (a ^ b)));
+            found = if differs == 0 && k.digest.is_some() { Some(i) } else { found };
+        }
+        found.ok_or_else(|| unauthorized("the API key is not valid"))
+    }
+
     /// Returns the caller with this key.
     ///
     /// # Errors
     /// 401 if the key is not valid, 403 if it lacks the scope.
     pub(crate) fn check(&self, key: &[u8], access: Access) -> Result<Caller, ApiError> {
-        let digest: [u8; 32] = Sha256::digest(key).into();
-        let mut found = None;
-        for (i, k) in self.keys.iter().enumerate() {
-            // All bytes of all digests are compared, so that the time does not depend on them.
-            let differs = k.digest.iter().zip(&digest).fold(0, |d, (a, b)| black_box(d | (a ^ b)));
-            found = if differs == 0 { Some(i) } else { found };
-        }
-        let Some(i) = found else { return Err(unauthorized("the API key is not valid")) };
+        self.caller(self.find(key)?, access)
+    }
+
+    /// Returns the caller with the key of an index.
+    ///
+    /// # Errors
+    /// 403 if the key lacks the scope.
+    pub(crate) fn caller(&self, i: usize, access: Access) -> Result<Caller, ApiError> {
         let key = &self.keys[i];
         if let Access::Needs(scope) = access
             && !key.scopes.contains(&scope)
         {
-            let what = format!("this API key lacks the scope `{}`", access.name());
+            let what = match key.digest {
+                Some(_) => format!("this API key lacks the scope `{}`", access.name()),
+                None => format!("the client of this certificate lacks the scope `{}`", access.name()),
+            };
             return Err(ApiError::new(StatusCode::FORBIDDEN, "missing_scope", what));
         }
         let admin = key.scopes.contains(&Scope::Admin);
@@ -368,9 +431,20 @@ fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
     schema::check(&line_schema(), &mut line, true)?;
     let mut fields = Fields::from(line);
     let id = fields.text("id").unwrap_or_default();
-    let hex = fields.text("sha256").unwrap_or_default();
-    let digest = digest(&hex)
-        .ok_or_else(|| ApiError::field("sha256", "`sha256` is not 64 hexadecimal digits".to_owned()))?;
+    let of_hex = |hex: String| {
+        let wrong = || ApiError::field("sha256", "`sha256` is not 64 hexadecimal digits".to_owned());
+        digest(&hex).ok_or_else(wrong)
+    };
+    let digest = fields.text("sha256").map(of_hex).transpose()?;
+    let certificates = fields.list("certificates").unwrap_or_default();
+    let certificates = certificates
+        .iter()
+        .map(|value| identity(value.as_str().unwrap_or_default()))
+        .collect::<Result<Vec<_>, _>>()?;
+    if digest.is_none() && certificates.is_empty() {
+        let what = "`sha256` is missing: the digest of the key, or else `certificates`".to_owned();
+        return Err(ApiError::field("sha256", what));
+    }
     let scope = |name: Value| {
         SCOPES.iter().find(|(known, _)| name == *known).map_or(Scope::Inference, |(_, scope)| *scope)
     };
@@ -381,7 +455,7 @@ fn key(line: &str, now: Instant) -> Result<Key, ApiError> {
     let tokens = rate(fields.integer("tokens_per_minute"));
     let priority = fields.integer("priority").unwrap_or(0);
     let priority = i32::try_from(priority).unwrap_or(0);
-    Ok(Key { id, digest, scopes, priority, budget: Mutex::new(Budget { requests, tokens }) })
+    Ok(Key { id, digest, certificates, scopes, priority, budget: Mutex::new(Budget { requests, tokens }) })
 }
 
 /// Returns the schema of a line in the file of keys.
@@ -389,15 +463,31 @@ fn line_schema() -> Value {
     let rate = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
     let scopes: Vec<&str> = SCOPES.iter().map(|(name, _)| *name).collect();
     json!({
-        "type": "object", "additionalProperties": false, "required": ["id", "sha256"],
+        "type": "object", "additionalProperties": false, "required": ["id"],
         "properties": {
             "id": { "type": "string", "minLength": 1, "maxLength": 128 },
             "sha256": { "type": "string", "maxLength": 64 },
+            "certificates": {
+                "type": "array", "minItems": 1, "maxItems": 64, "items": { "type": "string", "maxLength": 512 }
+            },
             "scopes": { "type": "array", "minItems": 1, "maxItems": 8, "items": { "enum": scopes } },
             "requests_per_minute": rate, "tokens_per_minute": rate,
             "priority": { "type": "integer", "minimum": -100, "maximum": 100 }
         }
     })
+}
+
+/// Returns an identity in the form of those of certificates.
+fn identity(text: &str) -> Result<String, ApiError> {
+    match text.split_once(':') {
+        Some(("dns", host)) if !host.is_empty() => Ok(format!("dns:{}", host.to_ascii_lowercase())),
+        Some(("uri" | "email" | "cn", name)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => {
+            let what = "`certificates` must have texts such as `dns:client.example.org`, `uri:spiffe://example.org/batch`, \
+                        `email:ada@example.org` or `cn:Ada`";
+            Err(ApiError::field("certificates", what.to_owned()))
+        }
+    }
 }
 
 fn digest(hex: &str) -> Option<[u8; 32]> {

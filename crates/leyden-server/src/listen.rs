@@ -12,6 +12,8 @@ use crate::options::{ServerOptions, TellEnd, Waits};
 use crate::request_head::{ConnectionContext, ContentionSignal};
 use crate::routes;
 use crate::signals::{self, Signal, Signals};
+use crate::tls_session::TlsSession;
+use crate::tls_stream::TlsStream;
 use crate::traffic::{Busy, Traffic};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
@@ -32,6 +34,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Number of threads for sockets: few, because the processors are for the models.
@@ -50,7 +53,7 @@ const CUT_TIME: Duration = Duration::from_secs(2);
 /// Time to send these errors after a second signal.
 const SECOND_SIGNAL_CUT_TIME: Duration = Duration::from_millis(300);
 
-/// Serves the models until SIGTERM, SIGINT, SIGHUP or SIGQUIT, then ends the requests in progress, and returns. `ready`
+/// Serves the models until SIGTERM, SIGINT, SIGQUIT, or without TLS SIGHUP, then ends the requests in progress, and returns. `ready`
 /// is called with the address.
 ///
 /// # Errors
@@ -74,7 +77,8 @@ pub fn serve(
         .map_err(ErrorKind::System)?;
     let result = runtime.block_on(async {
         // Signal handlers come first: a signal while engines are made also shuts the server down in order.
-        let signals = signals::catch().map_err(ErrorKind::System)?;
+        let hangup = if options.tls.is_some() { Signal::Reload } else { Signal::End };
+        let signals = signals::catch(hangup).map_err(ErrorKind::System)?;
         let address = format!("{}:{}", options.host, options.port);
         let listen = |source| ErrorKind::Listen { address, source };
         let listener = bind(&addresses).map_err(listen)?;
@@ -93,7 +97,8 @@ pub fn serve(
     result
 }
 
-/// Resolves the host's name. Without keys the addresses must be local, unless `no_auth` is set.
+/// Resolves the host's name. Without keys and required client certificates the addresses must be local, unless `no_auth`
+/// is set.
 fn addresses(options: &ServerOptions) -> Result<Vec<SocketAddr>, Error> {
     let address = format!("{}:{}", options.host, options.port);
     let host = options.host.trim_start_matches('[').trim_end_matches(']');
@@ -107,7 +112,8 @@ fn addresses(options: &ServerOptions) -> Result<Vec<SocketAddr>, Error> {
         IpAddr::V4(ip) => !ip.is_loopback(),
         IpAddr::V6(ip) => !ip.is_loopback(),
     };
-    if options.keys.is_none() && !options.no_auth && found.iter().any(reachable) {
+    let certificates = options.tls.as_ref().is_some_and(|tls| tls.requires_client_certificates());
+    if options.keys.is_none() && !certificates && !options.no_auth && found.iter().any(reachable) {
         return Err(ErrorKind::Unprotected { address }.into());
     }
     Ok(found)
@@ -177,6 +183,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         let _ = closing.send(true);
         Phase::Draining(Instant::now() + times.drain)
     };
+    let watch = app.tls.is_some().then(|| tokio::spawn(watch_tls(Arc::clone(&app))));
     let cut = loop {
         let until = match phase {
             Phase::Serving => None,
@@ -186,6 +193,10 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         let accepted = tokio::select! {
             biased;
             Some(signal) = signals.recv() => {
+                if signal == Signal::Reload {
+                    app.tls.iter().for_each(|tls| tls.look.notify_one());
+                    continue;
+                }
                 if phase != Phase::Serving {
                     app.log().event(&[("event", "second_signal".into())]);
                     break Some(SECOND_SIGNAL_CUT_TIME);
@@ -239,11 +250,18 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
                     address,
                     answering,
                     half_close: false,
+                    session: Arc::default(),
                 };
                 app.http.connections_total.add(1);
                 // Tokens are small, and should be sent at once.
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(connection.serve(stream, admission, closing.subscribe()));
+                let closes = closing.subscribe();
+                if app.tls.is_some() {
+                    let stream = TlsStream::new(stream, Arc::clone(&app), Arc::clone(&connection.session));
+                    tokio::spawn(connection.serve(stream, admission, closes));
+                } else {
+                    tokio::spawn(connection.serve(stream, admission, closes));
+                }
             }
             // The client has disconnected already.
             Err(e)
@@ -253,6 +271,7 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         }
     };
     drop(listener);
+    watch.iter().for_each(JoinHandle::abort);
     if let Some(words) = cut {
         app.close();
         app.end_requests();
@@ -260,6 +279,13 @@ pub(crate) async fn run(app: Arc<App>, listener: TcpListener, mut signals: Signa
         let _ = timeout(words, limit.wait_until_unused()).await;
     }
     app.log().flush();
+}
+
+/// Watches the files of TLS.
+async fn watch_tls(app: Arc<App>) {
+    if let Some(tls) = &app.tls {
+        tls.watch(app.log()).await;
+    }
 }
 
 /// Durations of the phases of a shutdown, and the callback at its beginning.
@@ -280,6 +306,7 @@ struct Connection {
     answering: Arc<AtomicUsize>,
     /// True if requests are answered after the client has closed its side; else that cancels them.
     half_close: bool,
+    session: Arc<TlsSession>,
 }
 
 /// Permit of a connection, or its wait for one.
@@ -337,7 +364,14 @@ pub(crate) async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(app: Arc<App
     let Some(permit) = limit.try_acquire(address) else { return };
     let admission = Admission::admitted(permit, &app);
     let (_closing, closes) = watch::channel(false);
-    let connection = Connection { app, limit, address, answering: Arc::default(), half_close: true };
+    let connection = Connection {
+        app,
+        limit,
+        address,
+        answering: Arc::default(),
+        half_close: true,
+        session: Arc::default(),
+    };
     connection.serve(stream, admission, closes).await;
 }
 
@@ -360,7 +394,8 @@ impl Connection {
             address: self.address,
             contention: contention.clone(),
         };
-        let context = ConnectionContext { traffic: Arc::clone(&traffic), contention_signal };
+        let session = Arc::clone(&self.session);
+        let context = ConnectionContext { traffic: Arc::clone(&traffic), contention_signal, session };
         let close = match &admission {
             Admission::Pending { pending, .. } => pending.begin_reading(),
             Admission::Admitted { .. } => Arc::default(),
@@ -416,6 +451,10 @@ impl Connection {
         context: ConnectionContext,
     ) -> Response<Reply> {
         let traffic = Arc::clone(&context.traffic);
+        if self.session.is_plain() {
+            traffic.leave_unread();
+            return self.app.refuse_plain();
+        }
         let Some(last) = self.admit(&request, admission).await else {
             traffic.leave_unread();
             return self.app.turn_away();

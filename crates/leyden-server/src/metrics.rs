@@ -162,6 +162,48 @@ impl HttpMetrics {
     }
 }
 
+/// Figures of a server with TLS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TlsFigures {
+    /// Seconds until the server's certificate expires; negative after that, `None` if it cannot be read.
+    pub(crate) seconds_left: Option<f64>,
+    /// Number of handshakes: completed and failed ones.
+    pub(crate) handshakes: [u64; 2],
+    /// Number of changes of the files: loaded and refused ones.
+    pub(crate) reloads: [u64; 2],
+}
+
+impl TlsFigures {
+    fn write(&self, out: &mut String) {
+        if let Some(seconds) = self.seconds_left {
+            let name = "leyden_tls_certificate_expiry_seconds";
+            head(out, name, "Seconds until the server's certificate expires.", "gauge");
+            line(out, name, "", seconds);
+        }
+        for (name, help, key, values, counts) in [
+            (
+                "leyden_tls_handshakes_total",
+                "TLS handshakes.",
+                "result",
+                ["completed", "failed"],
+                self.handshakes,
+            ),
+            (
+                "leyden_tls_reloads_total",
+                "Changes of the files of TLS.",
+                "result",
+                ["loaded", "refused"],
+                self.reloads,
+            ),
+        ] {
+            head(out, name, help, "counter");
+            for (value, count) in values.iter().zip(counts) {
+                line(out, name, &format!("{{{key}=\"{value}\"}}"), count as f64);
+            }
+        }
+    }
+}
+
 type Read = fn(&ModelMetrics) -> f64;
 
 /// Name, help, type, and reader of each value.
@@ -239,14 +281,19 @@ impl Series<'_> {
     }
 }
 
-/// Returns the page for `/metrics`. `comings` has the numbers of models loaded and unloaded, and the bytes of those in
-/// memory.
-pub(crate) fn page(
-    engines: &[Series<'_>],
-    http: &HttpMetrics,
-    comings: (u64, u64, u64),
-    lines_dropped: u64,
-) -> String {
+/// Figures of the whole server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServerFigures {
+    /// Numbers of models loaded and unloaded, and the bytes of those in memory.
+    pub(crate) comings: (u64, u64, u64),
+    pub(crate) lines_dropped: u64,
+    /// `None` without TLS.
+    pub(crate) tls: Option<TlsFigures>,
+}
+
+/// Returns the page for `/metrics`.
+pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFigures) -> String {
+    let ServerFigures { comings, lines_dropped, tls } = *server;
     let mut out = String::new();
     for (name, help, kind, read) in VALUES {
         head(&mut out, name, help, kind);
@@ -300,6 +347,9 @@ pub(crate) fn page(
     let dropped = "leyden_log_lines_dropped_total";
     head(&mut out, dropped, "Log lines dropped because the reader was too slow.", "counter");
     line(&mut out, dropped, "", lines_dropped as f64);
+    if let Some(tls) = tls {
+        tls.write(&mut out);
+    }
     out
 }
 
@@ -380,7 +430,16 @@ mod tests {
             m.queue.observe(Duration::from_millis(ms));
         }
         let one = Series { model: "a\"b", engine: None, metrics: &m };
-        let page = page(&[one], &HttpMetrics::default(), (0, 0, 0), 0);
+        let tls = TlsFigures { seconds_left: Some(-1.0), handshakes: [5, 2], reloads: [1, 0] };
+        let figures = ServerFigures { tls: Some(tls), ..ServerFigures::default() };
+        let page = page(&[one], &HttpMetrics::default(), &figures);
+        for line in [
+            "leyden_tls_certificate_expiry_seconds -1",
+            "leyden_tls_handshakes_total{result=\"failed\"} 2",
+            "leyden_tls_reloads_total{result=\"loaded\"} 1",
+        ] {
+            assert!(page.lines().any(|l| l == line), "{line}: {page}");
+        }
         let value = |bound: &str| {
             let start =
                 format!("vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} ");

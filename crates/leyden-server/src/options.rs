@@ -5,6 +5,7 @@ use crate::ip_network::Network;
 use crate::limits::Limits;
 use crate::log::LogFormat;
 use crate::on_demand::{Changer, Lister, NameFinder, OnDemand, Puller};
+use leyden_tls::ServerTls;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,10 @@ pub struct ServerOptions {
     pub port: u16,
     /// API keys; without them access is open.
     pub keys: Option<ApiKeys>,
+    /// Certificate and key of encrypted connections; without them the server speaks plain HTTP.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Interval at which the files of TLS are compared with those in use.
+    pub tls_interval: Duration,
     /// True to allow serving without keys on an address that others can reach.
     pub no_auth: bool,
     /// Host names that a server without keys accepts, beside addresses and names of the local network: full names,
@@ -94,6 +99,8 @@ impl Default for ServerOptions {
             host: "127.0.0.1".to_owned(),
             port: 8080,
             keys: None,
+            tls: None,
+            tls_interval: Duration::from_secs(3),
             no_auth: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),

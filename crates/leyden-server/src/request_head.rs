@@ -6,6 +6,7 @@
 
 use crate::connection_limit::ConnectionLimit;
 use crate::error::ApiError;
+use crate::tls_session::TlsSession;
 use crate::traffic::Traffic;
 use hyper::header::{HOST, HeaderMap, TRANSFER_ENCODING};
 use hyper::http::uri::Authority;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 pub(crate) struct ConnectionContext {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) contention_signal: ContentionSignal,
+    pub(crate) session: Arc<TlsSession>,
 }
 
 /// Signal that other connections wait for the permit of this one.

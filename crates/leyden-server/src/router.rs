@@ -52,6 +52,15 @@ impl App {
         response
     }
 
+    /// Returns the response to HTTP without TLS on a port with TLS.
+    pub(crate) fn refuse_plain(&self) -> Response<Reply> {
+        let message = "this port speaks TLS; use https://";
+        let mut response = failed(&OPENAI, &ApiError::new(StatusCode::BAD_REQUEST, "tls_required", message));
+        self.http.answered(response.status().as_u16());
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+
     /// Answers a request.
     pub(crate) async fn respond<B>(self: &Arc<App>, request: Request<B>) -> Response<Reply>
     where
@@ -106,10 +115,13 @@ impl App {
             let host = request_head::check(&request, context)?;
             // Health probes use any host name, and get no information.
             let probe = found.as_ref().is_some_and(|f| f.route.is_health());
-            if self.keys.is_none() && !probe {
+            // A page under another name cannot reach a server with TLS, whose certificate has its own name.
+            if self.keys.is_none() && self.tls.is_none() && !probe {
                 self.hosts.check(host.as_deref())?;
             }
         }
+        let identities = context.as_ref().map(|c| Arc::clone(&c.session));
+        let identities = identities.as_ref().map_or(&[][..], |session| session.identities());
         let path_bytes = request.uri().path_and_query().map_or(0, |p| p.as_str().len());
         if path_bytes > self.limits.path_bytes {
             let message = format!("the path is longer than {} bytes", self.limits.path_bytes);
@@ -125,7 +137,7 @@ impl App {
                 return Ok(response);
             }
             // Without valid access the response does not tell which paths exist.
-            self.admit(request.headers(), OPENAI.key, Access::AnyKey)?;
+            self.admit((request.headers(), identities), OPENAI.key, Access::AnyKey)?;
             let methods = routes::methods(request.uri().path());
             if methods.is_empty() {
                 return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is no such endpoint"));
@@ -135,7 +147,7 @@ impl App {
             }
             return Err(ApiError::method_not_allowed(methods));
         };
-        *caller = self.admit(request.headers(), route.dialect.key, route.access)?;
+        *caller = self.admit((request.headers(), identities), route.dialect.key, route.access)?;
         let query = request.uri().query().unwrap_or_default().to_owned();
         if self.is_closing() && route.method == Method::POST {
             return Err(ApiError::closing());

@@ -10,23 +10,25 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 pub(crate) enum Signal {
     /// SIGINT, SIGQUIT: from a person at the terminal; the server ends as soon as running requests have ended.
     Interrupt,
-    /// SIGTERM, or SIGHUP as when the terminal is closed: from the system; load balancers get time to notice first.
+    /// SIGTERM, or without TLS SIGHUP, as when the terminal is closed: from the system; load balancers get time to notice first.
     End,
+    /// SIGHUP on a server with TLS: look at the files of its certificate.
+    Reload,
 }
 
 /// Receiver of shutdown signals.
 pub(crate) type Signals = UnboundedReceiver<Signal>;
 
-/// Catches the signals from now on. SIGHUP and SIGQUIT stay ignored if they were ignored when the program started, as
-/// with `nohup`.
+/// Catches the signals from now on; SIGHUP means `hangup`. Without TLS SIGHUP, and always SIGQUIT, stay ignored if they
+/// were ignored when the program started, as with `nohup`.
 ///
 /// # Errors
 /// The system refuses.
-pub(crate) fn catch() -> io::Result<Signals> {
+pub(crate) fn catch(hangup: Signal) -> io::Result<Signals> {
     let kinds = [
         (SignalKind::terminate(), Signal::End, false),
         (SignalKind::interrupt(), Signal::Interrupt, false),
-        (SignalKind::hangup(), Signal::End, true),
+        (SignalKind::hangup(), hangup, hangup != Signal::Reload),
         (SignalKind::quit(), Signal::Interrupt, true),
     ];
     let (sender, signals) = unbounded_channel();

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+#[cfg(feature = "certificates")]
+pub mod certificates;
 mod damage;
 mod emulator;
 mod knobs;

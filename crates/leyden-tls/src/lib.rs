@@ -1,14 +1,25 @@
-//! Basis of clients' encrypted connections: the cryptography, its processor requirements, and the certificate
-//! authorities.
+//! Basis of encrypted connections: the cryptography, its processor requirements, the certificate authorities of clients,
+//! and the certificate, key and client authorities of a server.
 //!
 //! The cryptography is compiled by rustc alone, without a C compiler, and is written for processors with AES and
 //! wide-multiplication instructions. It ends the program on others, so missing instructions are detected first.
 #![forbid(unsafe_code)]
 
+mod certificate;
+mod client;
+mod error;
+mod pem;
+mod server;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
+
+pub use certificate::{Validity, identities};
+pub use client::ClientFiles;
+pub use error::Error;
+pub use server::{ClientCertificates, Reload, ServerFiles, ServerTls};
 
 /// Trusted certificate authorities.
 #[derive(Debug, Clone, Default)]

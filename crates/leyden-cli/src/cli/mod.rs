@@ -10,6 +10,7 @@ mod calibrate;
 mod calibration_file;
 mod chats;
 mod classify;
+mod client_certificate;
 mod completions;
 mod connections;
 mod convert;

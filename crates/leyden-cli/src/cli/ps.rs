@@ -8,6 +8,7 @@ use std::time::Duration;
 use leyden_load::{ApiKey, Authorities, Base, Server};
 use serde_json::{Value, json};
 
+use super::client_certificate::ClientCertificate;
 use super::failure::Failure;
 use super::text::{Table, bytes};
 use super::{knobs, load};
@@ -26,6 +27,8 @@ pub(crate) struct Args {
     /// PEM file with the trusted certificate authorities, instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    certificate: ClientCertificate,
     /// Unload this model when its requests have ended; any name that `leyden run` accepts
     #[arg(long, value_name = "MODEL")]
     unload: Option<String>,
@@ -44,7 +47,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         None => knobs::api_key().map(|text| ApiKey::new(&text, knobs::API_KEY)).transpose()?,
     };
     let authorities = args.ca_file.clone().map_or(Authorities::System, Authorities::File);
-    let server = Arc::new(Server::new(args.url.clone(), key, &authorities)?);
+    let server =
+        Server::with_certificate(args.url.clone(), key, &authorities, args.certificate.files().as_ref())?;
+    let server = Arc::new(server);
     if let Some(model) = &args.unload {
         let known = ask(&server, &format!("/v1/models/{}", encoded(model)), None)?;
         let loaded = ask(&server, "/api/ps", None)?;

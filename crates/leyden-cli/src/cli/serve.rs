@@ -8,6 +8,8 @@ mod prepare;
 mod settings;
 mod slo;
 mod stored;
+mod tls;
+mod toml_values;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -39,7 +41,11 @@ use super::signals;
 /// Starts the server.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
-    let keys = keys(args)?;
+    let config =
+        args.config.as_deref().map(|path| settings::read(path, args)).transpose()?.unwrap_or_default();
+    let tls_options = args.tls.clone().or(config.tls);
+    let keys = tls_options.clients(keys(args)?)?;
+    let tls = tls_options.load(args.notes)?;
     let (notes, common) = (args.notes, Common::of(args)?);
     if args.end_with_input {
         end_with_input()?;
@@ -60,10 +66,9 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     };
     let (mut loaded, mut on_demand, directory) = (Vec::new(), Vec::new(), Directory::default());
     let stored = Stored::new(common.clone(), Settings::of(args), directory.clone());
-    let entries = args.config.as_deref().map(|path| settings::read(path, args)).transpose()?;
     // A model that cannot be served is left out; the others are served.
     let mut left_out = Vec::new();
-    for Entry { name, model, settings } in entries.into_iter().flatten() {
+    for Entry { name, model, settings } in config.entries {
         let found = args.hub.obtain(&model, notes).and_then(|path| {
             let one = prepare::on_demand(&common, settings, name.clone(), path.clone())?;
             directory.add(&name, &model, &path);
@@ -187,6 +192,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         host: args.host.clone(),
         port: args.port,
         keys,
+        tls: tls.clone(),
         no_auth: args.no_auth,
         allowed_hosts: args.allowed_hosts.clone(),
         allowed_origins: args.cors.clone(),
@@ -206,9 +212,10 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     server.limits.idle_time = Duration::from_secs(args.keep_alive);
     server.limits.body_bytes = args.max_body as usize;
     connections::raise_open_files();
+    let scheme = if tls.is_some() { "https" } else { "http" };
     leyden_server::serve(models, server, |address: SocketAddr| {
         let names = if names.is_empty() { "no model yet".to_owned() } else { names.join(", ") };
-        notes.say(&format!("listening on http://{address}, serving {names}"));
+        notes.say(&format!("listening on {scheme}://{address}, serving {names}"));
     })?;
     Ok(())
 }

@@ -37,5 +37,6 @@ mod serve_waits;
 mod special_tokens;
 mod stateless;
 mod streams;
+mod tls;
 mod tokenize;
 mod verify;

@@ -45,7 +45,8 @@ impl Server {
             let mut line = String::new();
             assert!(err.read_line(&mut line).unwrap() > 0, "the server did not start: {said}");
             said += &line;
-            if let Some((_, rest)) = line.split_once("listening on http://") {
+            if let Some((_, rest)) = line.split_once("listening on http") {
+                let rest = rest.trim_start_matches('s').trim_start_matches("://");
                 rest.split(',').next().unwrap().clone_into(&mut address);
             }
         }
@@ -70,7 +71,7 @@ impl Server {
         self.child.id()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         // The emulator passes the signal on to the program.
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -15,5 +15,5 @@ pub(crate) use gate::Gate;
 #[cfg(test)]
 pub(crate) use head::Framing;
 pub(crate) use head::Head;
-pub use leyden_tls::Authorities;
+pub use leyden_tls::{Authorities, ClientFiles};
 pub(crate) use tls::{Tls, config};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leyden_tls::Authorities;
+use leyden_tls::{Authorities, ClientFiles};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -23,8 +23,8 @@ impl Tls {
     }
 }
 
-/// Makes the configuration for a server.
-pub(crate) fn config(base: &Base, authorities: &Authorities) -> Result<Tls> {
+/// Makes the configuration for a server; `client` is the certificate of this side, if it has one.
+pub(crate) fn config(base: &Base, authorities: &Authorities, client: Option<&ClientFiles>) -> Result<Tls> {
     let failed = |why: String| Error::new(base.to_string(), ErrorKind::Tls(why));
     let provider = leyden_tls::provider().map_err(|missing| {
         failed(format!("this processor lacks what encrypted connections need: {}", missing.join(", ")))
@@ -52,8 +52,17 @@ pub(crate) fn config(base: &Base, authorities: &Authorities) -> Result<Tls> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match client {
+        None => config.with_no_client_auth(),
+        Some(client) => {
+            let (chain, key) = client.read().map_err(|error| {
+                Error::setting(error.file().display().to_string(), error.what().to_owned())
+            })?;
+            let wrong = |error| Error::setting(client.key.display().to_string(), format!("{error}"));
+            config.with_client_auth_cert(chain, key).map_err(wrong)?
+        }
+    };
     let name = ServerName::try_from(base.host().to_owned()).map_err(|error| failed(error.to_string()))?;
     Ok(Tls { config: Arc::new(config), name })
 }

@@ -4,9 +4,10 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::error::ApiError;
-use crate::metrics::{Series, page};
+use crate::metrics::{Series, ServerFigures, page};
 use crate::operation::operation;
 use crate::replies::plain;
+use crate::tls::Tls;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,7 +21,12 @@ pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, Ap
         let engine = move |i: usize| several.then_some(i);
         metrics.iter().enumerate().map(move |(i, metrics)| Series { model, engine: engine(i), metrics })
     });
-    let page = page(&engines.collect::<Vec<_>>(), &app.http, app.models.counts(), app.log().dropped());
+    let figures = ServerFigures {
+        comings: app.models.counts(),
+        lines_dropped: app.log().dropped(),
+        tls: app.tls.as_ref().map(Tls::figures),
+    };
+    let page = page(&engines.collect::<Vec<_>>(), &app.http, &figures);
     Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
 }
 

@@ -29,6 +29,7 @@ mod service_level;
 mod shapes;
 mod streams;
 mod supervision;
+mod tls;
 mod tools;
 
 use crate::app::App;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use leyden_load::{Base, Endpoint, Lengths, Pause, Slo, parse_duration};
 
+use crate::cli::client_certificate::ClientCertificate;
+
 /// Reports percentiles of time to first token, inter-token time and end-to-end time, tokens per second, failures, and
 /// the verdict on an SLO. With --users, each user waits for an answer before the next request (closed loop). With
 /// --rate or --trace, requests arrive independently of the server (open loop), and latencies count from the time when a
@@ -30,6 +32,8 @@ pub(crate) struct Args {
     /// PEM file with the trusted certificate authorities, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub(super) ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) certificate: ClientCertificate,
     /// Endpoint to use: chat or completions
     #[arg(long, value_name = "NAME", default_value = "chat")]
     pub(super) endpoint: Endpoint,

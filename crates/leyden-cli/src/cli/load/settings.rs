@@ -69,7 +69,8 @@ pub(super) fn target(args: &Args, base: &Base, second: bool, control: &Control) 
         None => knobs::api_key().map(|text| ApiKey::new(&text, knobs::API_KEY)).transpose()?,
     };
     let authorities = args.ca_file.clone().map_or(Authorities::System, Authorities::File);
-    let server = Server::new(base.clone(), key, &authorities)?;
+    let server =
+        Server::with_certificate(base.clone(), key, &authorities, args.certificate.files().as_ref())?;
     let ask = Ask { endpoint: args.endpoint, ignore_eos: args.ignore_eos, extra: extra(args)? };
     let model = if second { args.compare_model.clone() } else { args.model.clone() };
     Ok(Target::find(server, model, ask, args.timeout, control)?)

@@ -8,6 +8,7 @@ use leyden_load::parse_duration;
 use leyden_server::{LogFormat, Network, Promise};
 
 use super::slo;
+use super::tls::Tls;
 use crate::cli::arithmetic::Arithmetic;
 use crate::cli::lora::ServedLora;
 use crate::cli::notes::Notes;
@@ -75,6 +76,8 @@ pub(crate) struct Args {
     /// this machine can read command lines, so prefer the variable LEYDEN_API_KEY or the file
     #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
     pub(super) api_key: Vec<String>,
+    #[command(flatten)]
+    pub(super) tls: Tls,
     /// Allow requests without a key, also on an address that other machines can reach
     #[arg(long, conflicts_with_all = ["api_keys", "api_key"])]
     pub(super) no_auth: bool,

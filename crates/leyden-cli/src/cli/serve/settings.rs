@@ -11,6 +11,8 @@ use toml::{Table, Value};
 use super::args::{Args, Idle};
 use super::calibration::CalibrationSettings;
 use super::slo;
+use super::tls::Tls;
+use super::toml_values::{text, unknown};
 use crate::cli::failure::Failure;
 use crate::cli::lora::{self, Named};
 
@@ -77,6 +79,13 @@ pub(super) struct Entry {
     pub(super) settings: Settings,
 }
 
+/// Contents of the file.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub(super) entries: Vec<Entry>,
+    pub(super) tls: Tls,
+}
+
 type Setter = fn(&mut Entry, &Value) -> Result<(), String>;
 
 /// Keys of a model in the file.
@@ -140,10 +149,6 @@ const KEYS: &[(&str, Setter)] = &[
     ("fallback", |e, v| text(v).map(|text| e.settings.calibration.fallback = Some(text.to_owned()))),
 ];
 
-fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| "must be a text".to_owned())
-}
-
 /// Parses each text of a list.
 fn texts<T>(value: &Value, read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     let all = value.as_array().ok_or("must be a list of texts")?;
@@ -175,19 +180,20 @@ fn share(value: &Value) -> Result<f64, String> {
     x.ok_or_else(|| "must be a number between 0 and 1".to_owned())
 }
 
-/// Reads the file: a table `[models.NAME]` for each model, with `model` like MODEL on the command line and the other
+/// Reads the file: a table `[tls]` like the options of TLS, and a table `[models.NAME]` for each model, with `model` like MODEL on the command line and the other
 /// keys like the options. Missing keys have the values of the options.
-pub(super) fn read(path: &Path, args: &Args) -> Result<Vec<Entry>, Failure> {
+pub(super) fn read(path: &Path, args: &Args) -> Result<File, Failure> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
     parse(&text, &Settings::of(args)).map_err(|what| Failure::new(format!("{shown}: {what}")))
 }
 
-fn parse(text: &str, settings: &Settings) -> Result<Vec<Entry>, String> {
+fn parse(text: &str, settings: &Settings) -> Result<File, String> {
     let file: Table = text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
-    if let Some(key) = file.keys().find(|key| *key != "models") {
-        return Err(unknown(key, ["models"].into_iter()));
+    if let Some(key) = file.keys().find(|key| !["models", "tls"].contains(&key.as_str())) {
+        return Err(unknown(key, ["models", "tls"].into_iter()));
     }
+    let tls = file.get("tls").map(Tls::of_table).transpose()?.unwrap_or_default();
     let models = match file.get("models") {
         Some(Value::Table(models)) if !models.is_empty() => models,
         _ => return Err("there is no table [models.NAME]".to_owned()),
@@ -211,7 +217,7 @@ fn parse(text: &str, settings: &Settings) -> Result<Vec<Entry>, String> {
         entries.push(entry);
     }
     check_fallbacks(&entries)?;
-    Ok(entries)
+    Ok(File { entries, tls })
 }
 
 /// Checks that the models for abstained texts are other models of the file.
@@ -232,17 +238,6 @@ fn check_fallbacks(entries: &[Entry]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Returns the error for an unknown key, with a similar known one.
-fn unknown(key: &str, known: impl Iterator<Item = &'static str>) -> String {
-    let known: Vec<&str> = known.collect();
-    let like = |name: &&&str| strsim::jaro_winkler(key, name);
-    let nearest = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
-    match nearest.filter(|name| like(name) > 0.75) {
-        Some(name) => format!("{key}: unknown setting; did you mean `{name}`?"),
-        None => format!("{key}: unknown setting; known: {}", known.join(", ")),
-    }
 }
 
 #[cfg(test)]
@@ -275,7 +270,7 @@ mod tests {
     fn a_file_says_what_differs() {
         let text = "[models.chat]\nmodel = \"smollm2\"\naliases = [\"gpt-4o\"]\nctx = 4096\nstate_cache = \"512MiB\"\ntemperature = 0\n\
                     kv_type = \"q8_0\"\nidle_unload = \"never\"\npreload = true\nslo = \"ttft_p95=2s\"\nbare_calls = false\nlora = [\"pirate=/p\", \"/q\"]\nlora_scaled = [\"/r:0.5\"]\n[models.\"org/other\"]\nmodel = \"/m.gguf\"\n";
-        let all = parse(text, &settings()).unwrap();
+        let all = parse(text, &settings()).unwrap().entries;
         assert_eq!(all.len(), 2);
         let chat = all.iter().find(|e| e.name == "chat").unwrap();
         assert_eq!((chat.settings.context, chat.settings.sampling.temperature), (Some(4096), 0.0));
@@ -298,7 +293,7 @@ mod tests {
     fn a_calibration_has_a_promise_and_another_model() {
         let text = "[models.small]\nmodel = \"s\"\ncalibration = \"s.json\"\ncoverage = 0.95\nper_class = true\n\
                     max_set = 3\nfallback = \"large\"\n[models.big]\nmodel = \"b\"\naliases = [\"large\"]";
-        let all = parse(text, &settings()).unwrap();
+        let all = parse(text, &settings()).unwrap().entries;
         let small = all.iter().find(|e| e.name == "small").unwrap();
         let wanted = CalibrationSettings {
             file: Some(PathBuf::from("s.json")),
