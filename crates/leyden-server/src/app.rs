@@ -24,6 +24,7 @@ use crate::served::Served;
 use crate::service::Service;
 use crate::timestamp::unix_time;
 use crate::tls::Tls;
+use crate::trace::Traces;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -55,6 +56,7 @@ pub(crate) struct App {
     pub(crate) keys: Option<ApiKeys>,
     /// TLS of the listening socket; `None` without it.
     pub(crate) tls: Option<Tls>,
+    pub(crate) traces: Option<Traces>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
     /// Semaphore for compiling grammars.
@@ -121,6 +123,7 @@ impl App {
             pulls: Arc::default(),
             change: options.change,
             keys: options.keys,
+            traces: options.traces,
             tls: options.tls.map(|files| Tls::new(files, options.tls_interval)),
             limits: options.limits,
             http: HttpMetrics::default(),

@@ -90,6 +90,8 @@ pub(crate) async fn submit(
             prompt += task.prompt.len();
         }
     }
+    let max_tokens =
+        tasks.iter().filter(|task| matches!(task.work, Work::Text(_))).map(|task| task.max_tokens).max();
     let answers = tasks.iter().map(|task| match task.work {
         Work::Text(_) => task.max_tokens,
         Work::Head { .. } => 0,
@@ -117,6 +119,8 @@ pub(crate) async fn submit(
     call.entry.note(|f| {
         f.model = Some(model.name.clone());
         f.prompt_tokens = Some(prompt);
+        f.max_tokens = max_tokens;
+        f.submitted = f.submitted.or_else(|| Some(Instant::now()));
     });
     model.replicas.submit(job).map_err(|e| match e {
         Unreachable::Busy => {
@@ -202,7 +206,10 @@ impl Running {
         if let Some(cached) = update.cached {
             // The cached tokens are those of the first choice, which computed the prompt.
             self.usage.cached = if choice == 0 { cached } else { self.usage.cached };
-            self.call.entry.note(|f| f.cached_tokens = Some(f.cached_tokens.unwrap_or(cached)));
+            self.call.entry.note(|f| {
+                f.cached_tokens = Some(f.cached_tokens.unwrap_or(cached));
+                f.admitted = f.admitted.or(update.admitted);
+            });
         }
         if update.generated > 0 {
             self.generated[choice] = update.generated;
@@ -217,7 +224,10 @@ impl Running {
                 End::Length => "length",
                 _ => "error",
             };
-            self.call.entry.note(|f| f.finish = Some(name));
+            self.call.entry.note(|f| {
+                f.finish = Some(name);
+                f.ended = Some(Instant::now());
+            });
         }
         self.usage.completion = self.generated.iter().sum();
     }

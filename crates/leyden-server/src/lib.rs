@@ -6,7 +6,8 @@
 //! ends within a step.
 //!
 //! There is no web framework: `routes` has one table, in which every endpoint names its access, and one file per
-//! endpoint. This crate opens no outgoing connections.
+//! endpoint. This crate opens no outgoing connections; traces are queued in an exporter (`leyden-otlp`), whose thread the
+//! program starts.
 #![forbid(unsafe_code)]
 
 mod abilities;
@@ -101,6 +102,7 @@ mod tls_stream;
 mod token_name;
 mod tool_kinds;
 mod tools;
+mod trace;
 mod traffic;
 mod truncation;
 mod usage;
@@ -130,6 +132,7 @@ pub use on_demand::{
 pub use options::{ServerOptions, TellEnd, Waits};
 pub use pulls::Abandoned;
 pub use service::Loaded;
+pub use trace::Traces;
 pub use worker_options::WorkerOptions;
 
 #[cfg(test)]

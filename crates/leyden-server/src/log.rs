@@ -7,6 +7,7 @@
 use crate::answer_memory::MemoryReservation;
 use crate::metrics::Counter;
 use crate::timestamp::rfc3339;
+use crate::trace::{Measured, Moments, RequestTrace};
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
@@ -159,6 +160,13 @@ pub(crate) struct Facts {
     pub(crate) cached_tokens: Option<usize>,
     pub(crate) completion_tokens: Option<usize>,
     pub(crate) first_token: Option<Instant>,
+    /// Time at which an engine got the request.
+    pub(crate) submitted: Option<Instant>,
+    /// Time at which the engine began to compute it.
+    pub(crate) admitted: Option<Instant>,
+    /// Time at which the engine ended it.
+    pub(crate) ended: Option<Instant>,
+    pub(crate) max_tokens: Option<usize>,
     pub(crate) finish: Option<&'static str>,
     /// Unknown fields of the body, which were ignored.
     pub(crate) ignored: Option<String>,
@@ -174,6 +182,7 @@ pub(crate) struct Entry {
     route: &'static str,
     started: Instant,
     facts: Mutex<Facts>,
+    trace: Option<RequestTrace>,
     /// Memory reserved for the answer, until it has been sent.
     held: Mutex<MemoryReservation>,
 }
@@ -187,8 +196,20 @@ impl Entry {
             route,
             started: Instant::now(),
             facts: Mutex::default(),
+            trace: None,
             held: Mutex::default(),
         }
+    }
+
+    /// Adds the trace of the request.
+    pub(crate) fn traced(mut self, trace: Option<RequestTrace>) -> Entry {
+        self.trace = trace;
+        self
+    }
+
+    /// Returns the trace of the request, if it is recorded.
+    pub(crate) fn trace(&self) -> Option<&RequestTrace> {
+        self.trace.as_ref()
     }
 
     /// Returns the request's unique id.
@@ -233,9 +254,32 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let shown = self.given.as_deref().unwrap_or(&self.id);
         let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trace) = &self.trace {
+            let measured = Measured {
+                route: self.route,
+                id: &self.id,
+                model: facts.model.as_deref(),
+                key: facts.key.as_deref(),
+                status: facts.status,
+                code: facts.code,
+                finish: facts.finish,
+                prompt_tokens: facts.prompt_tokens,
+                cached_tokens: facts.cached_tokens,
+                completion_tokens: facts.completion_tokens,
+                max_tokens: facts.max_tokens,
+                moments: Moments {
+                    submitted: facts.submitted,
+                    admitted: facts.admitted,
+                    first_token: facts.first_token,
+                    ended: facts.ended,
+                },
+            };
+            trace.end(self.started, &measured);
+        }
         let ms = |instant: Instant| ((instant - self.started).as_secs_f64() * 1e4).round() / 10.0;
         let mut fields: Vec<(&str, Value)> = vec![("request", shown.into()), ("route", self.route.into())];
         let optional = [
+            ("trace", self.trace.as_ref().map(|trace| trace.id().into())),
             ("key", facts.key.take().map(Value::from)),
             ("model", facts.model.take().map(Value::from)),
             // Without a status the client disconnected before there was one.

@@ -9,7 +9,7 @@ use leyden_engine::schedule::Refusal;
 use leyden_models::heads::HeadOutput;
 use leyden_text::output::OutputEvent;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reason why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub(crate) struct Update {
     pub(crate) generated: usize,
     /// Number of prompt tokens found in the prefix cache, once known.
     pub(crate) cached: Option<usize>,
+    /// Time at which the engine began to compute it.
+    pub(crate) admitted: Option<Instant>,
     /// Output of the head that the request asks for.
     pub(crate) output: Option<HeadOutput>,
     pub(crate) end: Option<End>,

@@ -289,11 +289,13 @@ pub(crate) struct ServerFigures {
     pub(crate) lines_dropped: u64,
     /// `None` without TLS.
     pub(crate) tls: Option<TlsFigures>,
+    /// Number of spans: exported and dropped ones; `None` without traces.
+    pub(crate) spans: Option<[u64; 2]>,
 }
 
 /// Returns the page for `/metrics`.
 pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFigures) -> String {
-    let ServerFigures { comings, lines_dropped, tls } = *server;
+    let ServerFigures { comings, lines_dropped, tls, spans } = *server;
     let mut out = String::new();
     for (name, help, kind, read) in VALUES {
         head(&mut out, name, help, kind);
@@ -349,6 +351,13 @@ pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFi
     line(&mut out, dropped, "", lines_dropped as f64);
     if let Some(tls) = tls {
         tls.write(&mut out);
+    }
+    if let Some(spans) = spans {
+        let name = "leyden_trace_spans_total";
+        head(&mut out, name, "Spans of traces.", "counter");
+        for (value, count) in ["exported", "dropped"].iter().zip(spans) {
+            line(&mut out, name, &format!("{{result=\"{value}\"}}"), count as f64);
+        }
     }
     out
 }
@@ -431,12 +440,13 @@ mod tests {
         }
         let one = Series { model: "a\"b", engine: None, metrics: &m };
         let tls = TlsFigures { seconds_left: Some(-1.0), handshakes: [5, 2], reloads: [1, 0] };
-        let figures = ServerFigures { tls: Some(tls), ..ServerFigures::default() };
+        let figures = ServerFigures { tls: Some(tls), spans: Some([3, 4]), ..ServerFigures::default() };
         let page = page(&[one], &HttpMetrics::default(), &figures);
         for line in [
             "leyden_tls_certificate_expiry_seconds -1",
             "leyden_tls_handshakes_total{result=\"failed\"} 2",
             "leyden_tls_reloads_total{result=\"loaded\"} 1",
+            "leyden_trace_spans_total{result=\"dropped\"} 4",
         ] {
             assert!(page.lines().any(|l| l == line), "{line}: {page}");
         }

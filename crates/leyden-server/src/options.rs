@@ -5,6 +5,7 @@ use crate::ip_network::Network;
 use crate::limits::Limits;
 use crate::log::LogFormat;
 use crate::on_demand::{Changer, Lister, NameFinder, OnDemand, Puller};
+use crate::trace::Traces;
 use leyden_tls::ServerTls;
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub struct ServerOptions {
     pub tls: Option<Arc<ServerTls>>,
     /// Interval at which the files of TLS are compared with those in use.
     pub tls_interval: Duration,
+    /// Traces of requests; `None` for none.
+    pub traces: Option<Traces>,
     /// True to allow serving without keys on an address that others can reach.
     pub no_auth: bool,
     /// Host names that a server without keys accepts, beside addresses and names of the local network: full names,
@@ -99,6 +102,7 @@ impl Default for ServerOptions {
             host: "127.0.0.1".to_owned(),
             port: 8080,
             keys: None,
+            traces: None,
             tls: None,
             tls_interval: Duration::from_secs(3),
             no_auth: false,

@@ -70,7 +70,12 @@ impl App {
         let name = found.as_ref().map_or("unknown", |f| f.route.path);
         let dialect = routes::dialect(request.uri().path());
         let given = ids::of_client(request.headers()).map(str::to_owned);
-        let entry = Arc::new(Entry::new(Arc::clone(&self.log), self.ids.next(), given, name));
+        // Probes and pages are not traced, but requests that take work.
+        let traces = self.traces.as_ref().filter(|_| found.as_ref().is_some_and(|f| f.route.generates));
+        let trace =
+            traces.and_then(|traces| traces.begin(request.headers(), request.method().as_str(), &self.ids));
+        let entry = Entry::new(Arc::clone(&self.log), self.ids.next(), given, name).traced(trace);
+        let entry = Arc::new(entry);
         let mut caller = Caller::anybody();
         let origin = self.origins.allowed(request.headers());
         let result = self.answer(found, request, &entry, &mut caller).await;
@@ -90,6 +95,9 @@ impl App {
         }
         if let Some(ignored) = entry.ignored() {
             set(headers, "x-leyden-ignored", &ignored);
+        }
+        if let Some(trace) = entry.trace() {
+            set(headers, "traceresponse", &trace.header());
         }
         set(headers, "x-request-id", entry.shown());
         set(headers, "x-content-type-options", "nosniff");

@@ -10,6 +10,7 @@ mod slo;
 mod stored;
 mod tls;
 mod toml_values;
+mod traces;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -38,6 +39,9 @@ use super::packs;
 use super::run::load;
 use super::signals;
 
+/// Time in which the last traces are sent when the server ends.
+const LAST_TRACES: Duration = Duration::from_secs(2);
+
 /// Starts the server.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
@@ -46,6 +50,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let tls_options = args.tls.clone().or(config.tls);
     let keys = tls_options.clients(keys(args)?)?;
     let tls = tls_options.load(args.notes)?;
+    let traces = args.traces.start(args.notes)?;
     let (notes, common) = (args.notes, Common::of(args)?);
     if args.end_with_input {
         end_with_input()?;
@@ -193,6 +198,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         port: args.port,
         keys,
         tls: tls.clone(),
+        traces: traces.clone(),
         no_auth: args.no_auth,
         allowed_hosts: args.allowed_hosts.clone(),
         allowed_origins: args.cors.clone(),
@@ -217,6 +223,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         let names = if names.is_empty() { "no model yet".to_owned() } else { names.join(", ") };
         notes.say(&format!("listening on {scheme}://{address}, serving {names}"));
     })?;
+    traces.iter().for_each(|traces| traces.exporter.finish(LAST_TRACES));
     Ok(())
 }
 

@@ -39,4 +39,5 @@ mod stateless;
 mod streams;
 mod tls;
 mod tokenize;
+mod traces;
 mod verify;

@@ -25,6 +25,7 @@ pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, Ap
         comings: app.models.counts(),
         lines_dropped: app.log().dropped(),
         tls: app.tls.as_ref().map(Tls::figures),
+        spans: app.traces.as_ref().map(|traces| [traces.exporter.exported(), traces.exporter.dropped()]),
     };
     let page = page(&engines.collect::<Vec<_>>(), &app.http, &figures);
     Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))

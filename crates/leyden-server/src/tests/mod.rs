@@ -31,6 +31,7 @@ mod streams;
 mod supervision;
 mod tls;
 mod tools;
+mod traces;
 
 use crate::app::App;
 use crate::body::Reply;

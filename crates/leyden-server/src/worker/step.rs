@@ -335,7 +335,10 @@ impl Loop {
                     m.prompt_tokens.add(r.prompt.len());
                     m.prefix_queries.add(r.prompt.len());
                     m.prefix_hits.add(cached_tokens);
-                    a.mailbox.update(a.choice, |u| u.cached = Some(cached_tokens));
+                    a.mailbox.update(a.choice, |u| {
+                        u.cached = Some(cached_tokens);
+                        u.admitted = Some(Instant::now());
+                    });
                     self.accept(request);
                 }
                 Decision::Refused { request, why } => {

@@ -9,6 +9,7 @@ use leyden_server::{LogFormat, Network, Promise};
 
 use super::slo;
 use super::tls::Tls;
+use super::traces::TraceOptions;
 use crate::cli::arithmetic::Arithmetic;
 use crate::cli::lora::ServedLora;
 use crate::cli::notes::Notes;
@@ -167,6 +168,8 @@ pub(crate) struct Args {
     /// Format of the log line of each request: text, json or off
     #[arg(long, value_name = "FORM", default_value = "text", value_parser = log_format)]
     pub(super) log_format: LogFormat,
+    #[command(flatten)]
+    pub(super) traces: TraceOptions,
     /// Number of threads for decode; by default one per available physical core
     #[arg(long, short, value_name = "T")]
     pub(super) threads: Option<usize>,
