@@ -152,13 +152,31 @@ impl Key {
         self.secret.is_some()
     }
 
+    /// Returns the public key with this identifier, as [`id`](Self::id) writes it; it does not expire. `None` for any
+    /// other text.
+    ///
+    /// ```
+    /// use leyden_verify::{Key, Time};
+    /// let key = Key::generate(Time::now(), 1)?;
+    /// assert_eq!(Key::of_id(&key.id()).map(|key| key.can_sign()), Some(false));
+    /// assert!(Key::of_id("key").is_none());
+    /// # Ok::<(), leyden_verify::Error>(())
+    /// ```
+    #[must_use]
+    pub fn of_id(id: &str) -> Option<Key> {
+        let public = unhex(id).and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok())?;
+        Some(Key { secret: None, public, made: Time(0), expires: Time(u64::MAX) })
+    }
+
     /// Returns the signature of bytes in hexadecimal digits; `None` without the secret part.
-    pub(crate) fn sign(&self, bytes: &[u8]) -> Option<String> {
+    #[must_use]
+    pub fn sign(&self, bytes: &[u8]) -> Option<String> {
         self.secret.as_ref().map(|secret| hex(&secret.sign(bytes).to_bytes()))
     }
 
     /// Returns true if a signature in hexadecimal digits is this key's, of these bytes.
-    pub(crate) fn verifies(&self, bytes: &[u8], signature: &str) -> bool {
+    #[must_use]
+    pub fn verifies(&self, bytes: &[u8], signature: &str) -> bool {
         unhex(signature).is_some_and(|signature| {
             self.public.verify_strict(bytes, &Signature::from_bytes(&signature)).is_ok()
         })
