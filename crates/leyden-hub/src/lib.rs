@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod adding;
 mod address;
 mod client;
 mod contents;
@@ -46,6 +47,7 @@ mod stamp;
 mod store;
 mod tls;
 
+pub use adding::Origin;
 pub use client::{Client, Stopper};
 pub use contents::Contents;
 pub use error::{Error, ErrorKind, Missing, Result};
@@ -54,7 +56,7 @@ pub use fingerprint::{sha256_of_bytes, sha256_of_files};
 pub use header::{Header, fetch_header};
 pub use leyden_tls::Authorities;
 pub use model::{Format, Model, ModelFile};
-pub use named::{Defaults, Named};
+pub use named::{Defaults, Named, Source};
 pub use naming::meant;
 pub use options::{DEFAULT_ENDPOINT, Options, PROGRESS, Retries, SLOWEST, Timeouts, Token};
 pub use proxies::Proxies;

@@ -120,10 +120,25 @@ impl Named {
     }
 }
 
-/// Files that get a name: path of each, its path below the folder, and its SHA-256 if known.
-struct Source {
-    main: Option<String>,
-    files: Vec<(PathBuf, String, Option<String>)>,
+/// Files of a model: path of each, its path below the model's folder, and its SHA-256 if known.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// File to open, below the folder; `None` for the folder itself.
+    pub main: Option<String>,
+    /// The files.
+    pub files: Vec<(PathBuf, String, Option<String>)>,
+}
+
+impl Source {
+    /// Returns the files of the model at a path outside of a store: a GGUF file with all its parts, an ONNX file with the
+    /// folder of its configuration, or a folder.
+    ///
+    /// # Errors
+    /// If the path is not a model's file or folder.
+    pub fn at(path: &Path) -> Result<Source> {
+        let whole = fs::canonicalize(path).map_err(Error::io("find", path))?;
+        if whole.is_dir() { of_folder(&whole) } else { of_file(&whole) }
+    }
 }
 
 impl Store {
@@ -182,8 +197,36 @@ impl Store {
             return self.make(source, model.name, plain, defaults);
         }
         let whole = fs::canonicalize(path).map_err(Error::io("find", path))?;
-        let source = if whole.is_dir() { of_folder(&whole)? } else { of_file(&whole)? };
-        self.make(source, whole.display().to_string(), plain, defaults)
+        self.make(Source::at(&whole)?, whole.display().to_string(), plain, defaults)
+    }
+
+    /// Adds a model from complete and verified files, which lie in `folder` on the disk of the store, under a name like
+    /// [`give_name`](Self::give_name). `from` is the description of the original.
+    ///
+    /// # Errors
+    /// If the name or a file's path is invalid, or a file operation fails.
+    pub fn add_named(
+        &self,
+        name: &str,
+        (folder, main): (&Path, Option<&str>),
+        files: &[ModelFile],
+        (from, defaults): (&str, Defaults),
+    ) -> Result<Named> {
+        let plain = plain(name);
+        check(plain).map_err(|why| Error::new(name, ErrorKind::Name(why)))?;
+        for file in files.iter().map(|file| &file.path[..]).chain(main) {
+            names::check_file(file).map_err(|why| Error::new(file, ErrorKind::Name(why)))?;
+        }
+        let path = main.map_or_else(|| folder.to_owned(), |main| folder.join(main));
+        self.make(of_record(folder, &path, files), from.to_owned(), plain, defaults)
+    }
+
+    /// Checks that a name may be given to a model.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn check_new_name(name: &str) -> Result<()> {
+        check(plain(name)).map_err(|why| Error::new(name, ErrorKind::Name(why)))
     }
 
     /// Removes a name and its files.

@@ -79,7 +79,7 @@ impl Recorded {
         (&self.revision, &self.main) == (&other.revision, &other.main)
     }
 
-    fn check(&self) -> std::result::Result<(), &'static str> {
+    pub(crate) fn check(&self) -> std::result::Result<(), &'static str> {
         names::check_revision(&self.revision)?;
         if !names::is_commit(&self.commit) {
             return Err("a commit is none");
@@ -161,11 +161,13 @@ impl Store {
             let file = folder.join(commit).join(path);
             bytes += fs::metadata(&file).map_or(0, |metadata| metadata.len());
             durable::remove_file(&file)?;
+            durable::remove_file(&evidence_of(&file))?;
             // Empty folders go too. The removal of the first non-empty one fails.
             for parent in file.ancestors().skip(1).take_while(|parent| *parent != folder) {
                 if fs::remove_dir(parent).is_err() {
                     break;
                 }
+                durable::remove_file(&evidence_of(parent))?;
             }
         }
         Ok(bytes)
@@ -263,6 +265,13 @@ impl Store {
         repos.sort();
         Ok(repos)
     }
+}
+
+/// Returns the path of the evidence of `leyden verify` about a file or folder, which goes with it.
+fn evidence_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".evidence.json");
+    PathBuf::from(name)
 }
 
 fn folders(path: &Path) -> Result<Vec<String>> {
