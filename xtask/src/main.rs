@@ -7,6 +7,7 @@ mod coverage;
 mod embed;
 mod lint;
 mod nightly;
+mod third_party;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,6 +42,11 @@ const TASKS: &[Task] = &[
         name: "nightly",
         help: "run .ci/nightly, or the named steps of it, and keep its result in .ci/nightly.json",
         run: nightly::run,
+    },
+    Task {
+        name: "third-party",
+        help: "write the list of crates in the program, and their licences, for `leyden bundle`",
+        run: third_party::run,
     },
 ];
 
