@@ -329,6 +329,15 @@ impl From<leyden_compress::Error> for Failure {
     }
 }
 
+impl From<leyden_bundle::Error> for Failure {
+    fn from(error: leyden_bundle::Error) -> Self {
+        match error {
+            leyden_bundle::Error::Stopped => Self::interrupted(),
+            error => Self::new(error),
+        }
+    }
+}
+
 impl From<leyden_plan::Error> for Failure {
     fn from(error: leyden_plan::Error) -> Self {
         match error {

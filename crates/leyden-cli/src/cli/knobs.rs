@@ -111,6 +111,11 @@ pub(super) fn key_file() -> Option<PathBuf> {
     Some(config.join("leyden/verify.key"))
 }
 
+/// Returns the folder that bundles are installed to, if there is one.
+pub(super) fn install_folder() -> Option<PathBuf> {
+    Some(folder("HOME")?.join(".local"))
+}
+
 fn folder(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

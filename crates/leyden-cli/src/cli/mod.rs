@@ -6,6 +6,7 @@
 
 mod arithmetic;
 mod bench;
+mod bundle;
 mod calibrate;
 mod calibration_file;
 mod chats;
@@ -135,6 +136,7 @@ commands! {
     Cp cp Models "Give a model another name",
     Create create Models "Give a model a name and defaults, from an Ollama Modelfile",
     Rm rm Models "Remove a pulled model, or a name",
+    Bundle bundle Models "Pack models and program for a machine without a network",
     Quantize quantize Smaller "Quantise a model",
     Imatrix imatrix Smaller "Compute an importance matrix for quantize",
     Prune prune Smaller "Set weights of a model to zero",
@@ -172,6 +174,7 @@ impl Command {
                 | Command::Hwbench(_)
                 | Command::Bench(_)
                 | Command::Plan(_)
+                | Command::Bundle(_)
         )
     }
 }

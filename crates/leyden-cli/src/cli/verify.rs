@@ -19,7 +19,7 @@ use leyden_verify::{Evidence, FileSet, Signed, Time, Verdict, evidence_path, jud
 
 pub(crate) use args::Args;
 pub(super) use files::of_model;
-pub(super) use keys::trusted;
+pub(super) use keys::{signing, trusted};
 pub(super) use machine::{machine, program};
 
 use super::eval::Watcher;
@@ -51,7 +51,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         inputs::none_is(output, of_model.iter().chain(args.reference.iter()).map(PathBuf::as_path))?;
         inputs::can_be_written(output)?;
     }
-    let key = keys::signing(args)?;
+    let key = signing(args.key.as_deref(), args.key_days, args.notes)?;
     let watcher = Watcher::new()?;
     let identities = || {
         let all = [Some(&model), reference.as_ref()].into_iter().flatten();

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod bench;
+mod bundle;
 mod calibrate;
 mod constrained;
 mod conversation;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use leyden_verify::{Key, Time};
 
-use super::args::Args;
 use crate::cli::failure::Failure;
 use crate::cli::knobs;
+use crate::cli::notes::Notes;
 
 /// Returns the path of the user's key.
 fn default_key_file() -> Result<PathBuf, Failure> {
@@ -16,19 +16,19 @@ fn default_key_file() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the key for signing; makes it if the file does not exist.
-pub(super) fn signing(args: &Args) -> Result<Key, Failure> {
-    let path = args.key.clone().map_or_else(default_key_file, Ok)?;
+/// Returns the key for signing: the given one, or the user's. Makes it, for so many days, if the file does not exist.
+pub(in crate::cli) fn signing(given: Option<&Path>, days: u32, notes: Notes) -> Result<Key, Failure> {
+    let path = given.map_or_else(default_key_file, |path| Ok(path.to_owned()))?;
     if !path.exists() {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|error| {
                 Failure::new(format!("{}: cannot make the folder: {error}", folder.display()))
             })?;
         }
-        let key = Key::generate(Time::now(), args.key_days)?;
+        let key = Key::generate(Time::now(), days)?;
         key.write(&path)?;
         let (path, expires) = (path.display(), key.expires());
-        args.notes.say(&format!("{path}: a new key, which expires {expires}; {path}.pub is its public part"));
+        notes.say(&format!("{path}: a new key, which expires {expires}; {path}.pub is its public part"));
         return Ok(key);
     }
     let key = Key::read(&path)?;
