@@ -70,6 +70,7 @@ mod on_demand;
 mod openapi;
 mod operation;
 mod options;
+mod process;
 mod prompt;
 mod published;
 mod pulls;

@@ -405,6 +405,17 @@ fn promises(out: &mut String, engines: &[Series<'_>]) {
     }
 }
 
+/// Returns the part of the page about the process; a value that the system does not report is left out.
+pub(crate) fn process_part(resident_bytes: Option<u64>) -> String {
+    let mut out = String::new();
+    if let Some(bytes) = resident_bytes {
+        let name = "process_resident_memory_bytes";
+        head(&mut out, name, "Resident memory in bytes, mapped pages included.", "gauge");
+        line(&mut out, name, "", bytes as f64);
+    }
+    out
+}
+
 // Writing to a string cannot fail.
 
 fn head(out: &mut String, name: &str, help: &str, kind: &str) {
@@ -463,5 +474,36 @@ mod tests {
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(names.len(), unique.len());
+    }
+    /// Dashboard and alerts name series and labels that `/metrics` has.
+    #[test]
+    fn dashboard_and_alerts_name_what_exists() {
+        let m = ModelMetrics::default();
+        let one = Series { model: "m", engine: None, metrics: &m };
+        let page = page(&[one], &HttpMetrics::default(), (0, 0, 0), 0) + &process_part(Some(1));
+        let is_series = |name: &str| {
+            page.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+        };
+        let packaging = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+        let mut read = 0;
+        for file in ["grafana/dashboards/leyden.json", "prometheus/leyden-alerts.yml"] {
+            let text = std::fs::read_to_string(packaging.join(file)).unwrap();
+            let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+            let words = text.split(|c| !inside(c));
+            let begins = ["vllm:", "leyden_", "process_"];
+            for name in words.filter(|word| begins.iter().any(|begin| word.starts_with(begin))) {
+                assert!(is_series(name), "{file}: {name} is no series of /metrics");
+                read += 1;
+            }
+            // Labels of Prometheus itself, and those of our series.
+            for (label, _) in text.match_indices("{{").filter_map(|(at, _)| text[at + 2..].split_once("}}")) {
+                let label = label.trim().trim_start_matches("$labels.");
+                let is_known = label == "instance" || label.starts_with("$value") || {
+                    page.contains(&format!("{{{label}=\"")) || page.contains(&format!(",{label}=\""))
+                };
+                assert!(is_known, "{file}: {label} is no label of /metrics");
+            }
+        }
+        assert!(read > 60, "{read}");
     }
 }

@@ -4,8 +4,9 @@ use crate::app::App;
 use crate::body::Reply;
 use crate::call::Call;
 use crate::error::ApiError;
-use crate::metrics::{Series, ServerFigures, page};
+use crate::metrics::{Series, ServerFigures, page, process_part};
 use crate::operation::operation;
+use crate::process::resident_bytes;
 use crate::replies::plain;
 use crate::tls::Tls;
 use hyper::{Response, StatusCode};
@@ -28,6 +29,7 @@ pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, Ap
         spans: app.traces.as_ref().map(|traces| [traces.exporter.exported(), traces.exporter.dropped()]),
     };
     let page = page(&engines.collect::<Vec<_>>(), &app.http, &figures);
+    let page = page + &process_part(resident_bytes());
     Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
 }
 
