@@ -20,8 +20,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of the file `name`.
-    pub(crate) fn new(name: impl Display, what: impl Display) -> Error {
+    /// Returns an error of the file `name`.
+    pub fn new(name: impl Display, what: impl Display) -> Error {
         Error { file: name.to_string(), what: what.to_string(), hint: None, usage: false }
     }
 
@@ -36,7 +36,8 @@ impl Error {
     }
 
     /// Adds the next step.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Error {
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
         self
     }

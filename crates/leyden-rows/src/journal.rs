@@ -1,24 +1,29 @@
 //! [`Journal`]: finished rows of a run, in an append-only file from which the run resumes.
 //!
 //! The file `OUTPUT.unfinished` begins with a line that identifies the run. Each further line is one finished row: the hash of
-//! the input row, `-` or `E` for a row with an error, a key for outputs that are sorted, and the output row as JSON. Lines are appended whole; a line that a kill
-//! cut off is dropped when the run resumes. An advisory lock keeps a second process out.
+//! the input row, `-` or `E` for a row with an error, a key for outputs that are sorted, the row's number, and the output row as
+//! JSON. Rows may finish in any order; readers get them by number. Other lines are marks of the run ([`Mark`]). Lines are appended
+//! whole; a line that a kill cut off is dropped when the run resumes. An advisory lock keeps a second process out.
 
 use crate::{Error, MAX_ROW_BYTES, Row};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// First word of the file, with the version of its layout.
-const MAGIC: &str = "leyden rows 1";
-/// Bytes before the JSON of a line: the hash, `-` or `E`, the bits of the key, and blanks.
-const PREFIX: usize = 28;
+/// First words of the file, with the version of its layout.
+const MAGIC: &str = "leyden rows 2";
+/// Bytes before the JSON of a line: the hash, the mark, the bits of the key, the number, and blanks.
+const PREFIX: usize = 45;
 /// Maximum length of a line in bytes: a row, and a result for each of its tokens.
 const MAX_LINE_BYTES: u64 = 32 * MAX_ROW_BYTES;
 
 /// One finished row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
+    /// Number of the row in the run, from 0; each number occurs once.
+    pub number: u64,
     /// Hash of the input row.
     pub hash: u64,
     /// `true` for a row with an error.
@@ -29,6 +34,23 @@ pub struct Entry {
     pub row: String,
 }
 
+/// Mark of a run in its journal, by which a row that kills the process is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Begin of the computation by a process.
+    Begin,
+    /// Begin of the computation of one row alone, by its number.
+    Trial(u64),
+    /// Orderly end of the process, before all rows are done.
+    End,
+}
+
+/// Line of the file.
+enum Line {
+    Row(Entry),
+    Mark(Mark),
+}
+
 /// Finished rows of a run.
 #[derive(Debug)]
 pub struct Journal {
@@ -37,9 +59,15 @@ pub struct Journal {
     out: BufWriter<File>,
     /// Reader of the rows that an earlier run kept, until the new run has passed them.
     kept: Option<BufReader<File>>,
+    /// Hashes of kept rows by number, which were read while an earlier row was sought.
+    ahead: HashMap<u64, u64>,
     n_kept: u64,
     rows: u64,
     failed: u64,
+    /// Number of processes that began after the last finished row, without an orderly end.
+    deaths: u32,
+    /// Number of begins of each row alone that no result followed.
+    trials: HashMap<u64, u32>,
     /// Length of the file in bytes.
     end: u64,
     /// Offset of the first row in bytes.
@@ -86,7 +114,19 @@ impl Journal {
 
     fn on(file: File, path: Option<PathBuf>) -> Result<Journal, Error> {
         let out = BufWriter::with_capacity(1 << 18, file);
-        Ok(Journal { path, out, kept: None, n_kept: 0, rows: 0, failed: 0, end: 0, start: 0 })
+        Ok(Journal {
+            path,
+            out,
+            kept: None,
+            ahead: HashMap::new(),
+            n_kept: 0,
+            rows: 0,
+            failed: 0,
+            deaths: 0,
+            trials: HashMap::new(),
+            end: 0,
+            start: 0,
+        })
     }
 
     fn error(&self, error: &io::Error) -> Error {
@@ -121,9 +161,12 @@ impl Journal {
         }
         let path = self.path.clone().unwrap_or_default();
         if start != head.as_bytes() {
-            let what = match start.starts_with(MAGIC.as_bytes()) {
-                true => "the rest of a run with another model or other options",
-                false => "not the rest of an interrupted run",
+            let what = if start.starts_with(MAGIC.as_bytes()) {
+                "the rest of a run with another model, another input or other options"
+            } else if start.starts_with(b"leyden rows ") {
+                "the rest of a run of another version of leyden"
+            } else {
+                "not the rest of an interrupted run"
             };
             let hint =
                 "say the same as then to resume it, name another output, or remove this file to begin anew";
@@ -131,13 +174,24 @@ impl Journal {
         }
         self.start = head.len() as u64;
         self.end = self.start;
+        let mut lines = 1_u64;
         while let Some(bytes) = line(&mut reader).map_err(|error| self.error(&error))? {
-            let Some(entry) = entry(&bytes) else {
-                let what = format!("line {} is damaged", self.rows + 2);
-                return Err(Error::of(&path, what).hint("remove this file to begin anew"));
-            };
-            self.rows += 1;
-            self.failed += u64::from(entry.failed);
+            lines += 1;
+            match parse(&bytes) {
+                Some(Line::Row(entry)) => {
+                    self.rows += 1;
+                    self.failed += u64::from(entry.failed);
+                    self.deaths = 0;
+                    self.trials.remove(&entry.number);
+                }
+                Some(Line::Mark(Mark::Begin)) => self.deaths += 1,
+                Some(Line::Mark(Mark::End)) => self.deaths = 0,
+                Some(Line::Mark(Mark::Trial(number))) => *self.trials.entry(number).or_default() += 1,
+                None => {
+                    let what = format!("line {lines} is damaged");
+                    return Err(Error::of(&path, what).hint("remove this file to begin anew"));
+                }
+            }
             self.end += bytes.len() as u64 + 1;
         }
         self.out.get_mut().set_len(self.end).map_err(|error| self.error(&error))?;
@@ -170,26 +224,87 @@ impl Journal {
         self.path.is_some()
     }
 
-    /// Returns `true` for an input row that an earlier run finished. Rows are passed in the order of the input.
+    /// Number of processes that began after the last finished row and did not end in order: 0 unless processes were killed.
+    #[must_use]
+    pub fn deaths(&self) -> u32 {
+        self.deaths
+    }
+
+    /// Number of times that a process ended while it computed this row alone.
+    #[must_use]
+    pub fn trials(&self, number: u64) -> u32 {
+        self.trials.get(&number).copied().unwrap_or(0)
+    }
+
+    /// Returns `true` for an input row that an earlier run finished. Rows are passed in the order of their numbers.
     ///
     /// # Errors
-    /// The row differs from the one in that place then.
-    pub fn has(&mut self, row: &Row) -> Result<bool, Error> {
-        let Some(kept) = &mut self.kept else { return Ok(false) };
-        let next = match line(kept) {
-            Ok(next) => next,
-            Err(error) => return Err(self.error(&error)),
+    /// The row differs from the one with this number then.
+    pub fn has(&mut self, number: u64, row: &Row) -> Result<bool, Error> {
+        let found = loop {
+            if let Some(hash) = self.ahead.remove(&number) {
+                break Some(hash);
+            }
+            let Some(kept) = &mut self.kept else { break None };
+            let next = match line(kept) {
+                Ok(next) => next,
+                Err(error) => return Err(self.error(&error)),
+            };
+            match next.as_deref().and_then(parse) {
+                Some(Line::Row(entry)) => drop(self.ahead.insert(entry.number, entry.hash)),
+                Some(Line::Mark(_)) => {}
+                None => self.kept = None,
+            }
         };
-        let Some(entry) = next.as_deref().and_then(entry) else {
-            self.kept = None;
-            return Ok(false);
-        };
-        if entry.hash == row.hash() {
-            return Ok(true);
+        match found {
+            None => Ok(false),
+            Some(hash) if hash == row.hash() => Ok(true),
+            Some(_) => {
+                let path = self.path.clone().unwrap_or_default();
+                let what = format!("{} of the input differs from the interrupted run", row.place);
+                Err(Error::of(&path, what).hint("remove this file to begin anew, or name another output"))
+            }
         }
-        let path = self.path.clone().unwrap_or_default();
-        let what = format!("{} of the input differs from the interrupted run", row.place);
-        Err(Error::of(&path, what).hint("remove this file to begin anew, or name another output"))
+    }
+
+    /// Number of rows of an earlier run that the input has not had so far.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn unmatched(&mut self) -> Result<u64, Error> {
+        while let Some(kept) = &mut self.kept {
+            let next = match line(kept) {
+                Ok(next) => next,
+                Err(error) => return Err(self.error(&error)),
+            };
+            match next.as_deref().and_then(parse) {
+                Some(Line::Row(entry)) => drop(self.ahead.insert(entry.number, entry.hash)),
+                Some(Line::Mark(_)) => {}
+                None => self.kept = None,
+            }
+        }
+        Ok(self.ahead.len() as u64)
+    }
+
+    /// Appends a mark and flushes it to the disk.
+    ///
+    /// # Errors
+    /// The disk is full or failed.
+    pub fn mark(&mut self, mark: Mark) -> Result<(), Error> {
+        let (letter, number) = match mark {
+            Mark::Begin => ('B', 0),
+            Mark::Trial(number) => ('T', number),
+            Mark::End => ('C', 0),
+        };
+        self.write(letter, (0, 0.0, number), "{}")?;
+        self.sync()
+    }
+
+    fn write(&mut self, letter: char, (hash, key, number): (u64, f32, u64), row: &str) -> Result<(), Error> {
+        let line = format!("{hash:016x} {letter} {:08x} {number:016x} {row}\n", key.to_bits());
+        self.out.write_all(line.as_bytes()).map_err(|error| self.error(&error))?;
+        self.end += line.len() as u64;
+        Ok(())
     }
 
     /// Appends a finished row and returns its offset, for [`each_of`](Self::each_of).
@@ -197,11 +312,8 @@ impl Journal {
     /// # Errors
     /// The disk is full or failed.
     pub fn append(&mut self, entry: &Entry) -> Result<u64, Error> {
-        let mark = if entry.failed { 'E' } else { '-' };
-        let line = format!("{:016x} {mark} {:08x} {}\n", entry.hash, entry.key.to_bits(), entry.row);
-        self.out.write_all(line.as_bytes()).map_err(|error| self.error(&error))?;
-        let at = self.end;
-        self.end += line.len() as u64;
+        let (letter, at) = (if entry.failed { 'E' } else { '-' }, self.end);
+        self.write(letter, (entry.hash, entry.key, entry.number), &entry.row)?;
         self.rows += 1;
         self.failed += u64::from(entry.failed);
         Ok(at)
@@ -219,21 +331,54 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes over all finished rows in order, with their offsets.
+    /// Goes over all finished rows in the order of their numbers, with their offsets.
     ///
     /// # Errors
     /// The file cannot be read, or `f` failed.
     pub fn each(&mut self, mut f: impl FnMut(u64, Entry) -> Result<(), Error>) -> Result<(), Error> {
         self.out.flush().map_err(|error| self.error(&error))?;
         let mut reader = self.reading(self.start)?;
-        let mut at = self.start;
-        while at < self.end {
+        let unreadable =
+            |journal: &Journal| journal.error(&io::Error::other("a finished row cannot be read back"));
+        // Offset and length of rows that finished before a row with a smaller number.
+        let mut early: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+        let (mut at, mut next) = (self.start, 0);
+        loop {
+            // At the end rows of a run that is not complete are left, whose numbers have gaps.
+            let due = early.first_key_value().is_some_and(|(number, _)| *number == next || at >= self.end);
+            if due && let Some((number, (offset, length))) = early.pop_first() {
+                let mut bytes = vec![0; length];
+                let read = self.out.get_ref().read_exact_at(&mut bytes, offset);
+                read.map_err(|error| self.error(&error))?;
+                let Some(Line::Row(entry)) = parse(&bytes) else { return Err(unreadable(self)) };
+                next = number + 1;
+                f(offset, entry)?;
+                continue;
+            }
+            if at >= self.end {
+                break;
+            }
             let bytes = line(&mut reader).map_err(|error| self.error(&error))?;
-            let Some((entry, length)) = bytes.and_then(|b| Some((entry(&b)?, b.len() as u64 + 1))) else {
-                return Err(self.error(&io::Error::other("a finished row cannot be read back")));
+            let Some((found, length)) = bytes.and_then(|b| Some((parse(&b)?, b.len()))) else {
+                return Err(unreadable(self));
             };
-            f(at, entry)?;
-            at += length;
+            let offset = at;
+            at += length as u64 + 1;
+            match found {
+                Line::Mark(_) => {}
+                Line::Row(entry) if entry.number == next => {
+                    next += 1;
+                    f(offset, entry)?;
+                }
+                Line::Row(entry) if entry.number < next => {
+                    return Err(self.error(&io::Error::other("a row is there twice")));
+                }
+                Line::Row(entry) => {
+                    if early.insert(entry.number, (offset, length)).is_some() {
+                        return Err(self.error(&io::Error::other("a row is there twice")));
+                    }
+                }
+            }
         }
         // Handles without a name share the position; the next row goes to the end.
         self.out.get_mut().seek(SeekFrom::End(0)).map_err(|error| self.error(&error))?;
@@ -254,11 +399,10 @@ impl Journal {
         for at in offsets {
             reader.seek(SeekFrom::Start(*at)).map_err(|error| self.error(&error))?;
             let bytes = line(&mut reader).map_err(|error| self.error(&error))?;
-            let found = bytes.as_deref().and_then(entry);
-            f(
-                *at,
-                found.ok_or_else(|| self.error(&io::Error::other("a finished row cannot be read back")))?,
-            )?;
+            let Some(Line::Row(entry)) = bytes.as_deref().and_then(parse) else {
+                return Err(self.error(&io::Error::other("a finished row cannot be read back")));
+            };
+            f(*at, entry)?;
         }
         self.out.get_mut().seek(SeekFrom::End(0)).map_err(|error| self.error(&error))?;
         Ok(())
@@ -306,16 +450,20 @@ fn line<R: BufRead>(reader: &mut R) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Parses a line.
-fn entry(line: &[u8]) -> Option<Entry> {
+fn parse(line: &[u8]) -> Option<Line> {
     let (prefix, row) = line.split_at_checked(PREFIX)?;
-    let hash = u64::from_str_radix(std::str::from_utf8(&prefix[..16]).ok()?, 16).ok()?;
+    let hexadecimal = |range| u64::from_str_radix(std::str::from_utf8(prefix.get(range)?).ok()?, 16).ok();
+    let (hash, key, number) = (hexadecimal(0..16)?, hexadecimal(19..27)?, hexadecimal(28..44)?);
     let failed = match &prefix[16..19] {
         b" - " => false,
         b" E " => true,
+        b" B " => return Some(Line::Mark(Mark::Begin)),
+        b" C " => return Some(Line::Mark(Mark::End)),
+        b" T " => return Some(Line::Mark(Mark::Trial(number))),
         _ => return None,
     };
-    let key = u32::from_str_radix(std::str::from_utf8(prefix.get(19..27)?).ok()?, 16).ok()?;
-    Some(Entry { hash, failed, key: f32::from_bits(key), row: String::from_utf8(row.to_vec()).ok()? })
+    let key = f32::from_bits(u32::try_from(key).ok()?);
+    Some(Line::Row(Entry { number, hash, failed, key, row: String::from_utf8(row.to_vec()).ok()? }))
 }
 
 #[cfg(test)]
@@ -328,8 +476,13 @@ mod tests {
 
     fn put(journal: &mut Journal, n: u64) {
         let key = if n == 4 { 9.0 } else { 1.0 };
-        let entry =
-            Entry { hash: row(n).hash(), failed: n.is_multiple_of(3), key, row: format!("{{\"n\":{n}}}") };
+        let entry = Entry {
+            number: n,
+            hash: row(n).hash(),
+            failed: n.is_multiple_of(3),
+            key,
+            row: format!("{{\"n\":{n}}}"),
+        };
         journal.append(&entry).unwrap();
     }
 
@@ -361,7 +514,7 @@ mod tests {
             let kept = journal.kept();
             assert!(kept <= 6);
             for n in 0..6 {
-                let has = journal.has(&row(n)).unwrap();
+                let has = journal.has(n, &row(n)).unwrap();
                 assert_eq!(has, n < kept, "row {n} after a cut at {cut}");
                 if !has {
                     put(&mut journal, n);
@@ -376,14 +529,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("out.csv");
         let mut journal = Journal::open(&output, "run").unwrap();
-        put(&mut journal, 1);
+        put(&mut journal, 0);
         journal.sync().unwrap();
         assert!(Journal::open(&output, "run").unwrap_err().what.contains("another process"));
         drop(journal);
         let refused = Journal::open(&output, "other").unwrap_err();
         assert!(refused.what.contains("another model") && refused.hint.is_some());
         let mut journal = Journal::open(&output, "run").unwrap();
-        assert!(journal.has(&row(2)).unwrap_err().what.contains("differs"));
+        assert!(journal.has(0, &row(2)).unwrap_err().what.contains("differs"));
         journal.remove().unwrap();
         drop(journal);
         assert_eq!(Journal::open(&output, "other").unwrap().kept(), 0);
@@ -417,5 +570,47 @@ mod tests {
             })
             .unwrap();
         assert_eq!((rows[0].as_str(), rows.len()), ("{\"n\":4}", 5));
+    }
+
+    /// Rows finish in any order, over three processes, and are found and read in the order of their numbers.
+    #[test]
+    fn rows_finish_in_any_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out.jsonl");
+        let mut journal = Journal::open(&output, "run").unwrap();
+        journal.mark(Mark::Begin).unwrap();
+        [2, 0, 4].into_iter().for_each(|n| put(&mut journal, n));
+        drop(journal);
+        let mut journal = Journal::open(&output, "run").unwrap();
+        let has: Vec<bool> = (0..6).map(|n| journal.has(n, &row(n)).unwrap()).collect();
+        assert_eq!(has, [true, false, true, false, true, false]);
+        assert_eq!(journal.unmatched().unwrap(), 0);
+        [5, 1].into_iter().for_each(|n| put(&mut journal, n));
+        drop(journal);
+        let mut journal = Journal::open(&output, "run").unwrap();
+        assert_eq!(journal.has(0, &row(0)).ok(), Some(true));
+        assert_eq!(journal.unmatched().unwrap(), 4);
+        put(&mut journal, 3);
+        let wanted: Vec<String> = (0..6).map(|n| format!("{{\"n\":{n}}}")).collect();
+        assert_eq!(all(&mut journal), wanted);
+    }
+
+    #[test]
+    fn marks_count_processes_that_were_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out.jsonl");
+        let open = || Journal::open(&output, "run").unwrap();
+        let marked = |marks: &[Mark]| marks.iter().for_each(|mark| open().mark(*mark).unwrap());
+        marked(&[Mark::Begin, Mark::Begin, Mark::Trial(7), Mark::Begin, Mark::Trial(7)]);
+        let state = || {
+            let journal = open();
+            (journal.deaths(), journal.trials(7), journal.trials(8), journal.rows())
+        };
+        assert_eq!(state(), (3, 2, 0, 0));
+        marked(&[Mark::End]);
+        assert_eq!(state().0, 0);
+        marked(&[Mark::Begin]);
+        put(&mut open(), 7);
+        assert_eq!(state(), (0, 0, 0, 1));
     }
 }

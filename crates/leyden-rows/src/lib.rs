@@ -29,7 +29,7 @@ mod target;
 
 pub use error::Error;
 pub use format::{Format, Output};
-pub use journal::{Entry, Journal};
+pub use journal::{Entry, Journal, Mark};
 pub use reader::Reader;
 pub use row::Row;
 pub use target::write;

@@ -31,7 +31,8 @@ impl Row {
     }
 
     /// A row that cannot be read.
-    pub(crate) fn bad(place: String, problem: impl Into<String>) -> Row {
+    #[must_use]
+    pub fn bad(place: String, problem: impl Into<String>) -> Row {
         Row { fields: Map::new(), place, problem: Some(problem.into()) }
     }
 
@@ -55,7 +56,14 @@ impl Row {
     /// Returns a hash of the fields or of the problem, by which a run that resumes knows the row again.
     #[must_use]
     pub fn hash(&self) -> u64 {
+        self.hash_and_bytes().0
+    }
+
+    /// Returns the [`hash`](Self::hash), and the length of the fields as JSON in bytes.
+    #[must_use]
+    pub fn hash_and_bytes(&self) -> (u64, usize) {
         let text = serde_json::to_string(&self.fields).unwrap_or_default();
-        xxh3_64(format!("{text}\n{}", self.problem.as_deref().unwrap_or_default()).as_bytes())
+        let hash = xxh3_64(format!("{text}\n{}", self.problem.as_deref().unwrap_or_default()).as_bytes());
+        (hash, text.len())
     }
 }

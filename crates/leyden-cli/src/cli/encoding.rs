@@ -125,7 +125,7 @@ impl<I: clap::Args> Encoding<I> {
             self.notes.say(&format!("{place}: continuing after {} of an interrupted run", counted(kept)));
         }
         for done in 0..kept {
-            let row = rows.take(1)?.pop().filter(|row| matches!(sink.has(row), Ok(true)));
+            let row = rows.take(1)?.pop().filter(|row| matches!(sink.has(done, row), Ok(true)));
             if row.is_none() {
                 return Err(changed(&place, done + 1));
             }

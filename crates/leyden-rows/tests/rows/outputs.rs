@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 /// A journal with these rows.
 fn journal(rows: &[Value]) -> Journal {
     let mut journal = Journal::temporary().unwrap();
-    for row in rows {
+    for (n, row) in (0..).zip(rows) {
         let failed = row.get("error").is_some();
-        journal.append(&Entry { hash: 0, failed, key: 0.0, row: row.to_string() }).unwrap();
+        journal.append(&Entry { number: n, hash: 0, failed, key: 0.0, row: row.to_string() }).unwrap();
     }
     journal
 }
@@ -85,14 +85,17 @@ fn rows_of_a_sorted_output_stand_in_its_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.jsonl");
     let mut journal = Journal::temporary().unwrap();
-    for (n, key) in [1.0, 3.0, 2.0].into_iter().enumerate() {
-        journal.append(&Entry { hash: 0, failed: false, key, row: json!({ "n": n }).to_string() }).unwrap();
+    for (n, key) in (0..).zip([1.0, 3.0, 2.0]) {
+        journal
+            .append(&Entry { number: n, hash: 0, failed: false, key, row: json!({ "n": n }).to_string() })
+            .unwrap();
     }
     let order = journal.best_first(Some(2)).unwrap();
     write(&path, Output::JsonLines, &mut journal, Some(&order)).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"n\":1}\n{\"n\":2}\n");
     let mut text = Journal::temporary().unwrap();
-    text.append(&Entry { hash: 0, failed: false, key: 0.0, row: json!("a\nb\n").to_string() }).unwrap();
+    text.append(&Entry { number: 0, hash: 0, failed: false, key: 0.0, row: json!("a\nb\n").to_string() })
+        .unwrap();
     write(&folder.path().join("a.txt"), Output::Text, &mut text, None).unwrap();
     assert_eq!(std::fs::read_to_string(folder.path().join("a.txt")).unwrap(), "a\nb\n");
 }

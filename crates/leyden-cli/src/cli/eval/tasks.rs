@@ -143,6 +143,7 @@ fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
                 fields.push(("logprobs", serde_json::to_string(&outcome.logprobs)?));
             }
             rows.append(&Entry {
+                number: rows.rows(),
                 hash: 0,
                 failed: false,
                 key: 0.0,
@@ -152,6 +153,7 @@ fn outcome_rows(results: &[Result_]) -> Result<Journal, Failure> {
         for bad in &suite.bad {
             let fields = [("task", json!(suite.name).to_string()), ("error", json!(bad.reason).to_string())];
             rows.append(&Entry {
+                number: rows.rows(),
                 hash: 0,
                 failed: true,
                 key: 0.0,

@@ -134,10 +134,10 @@ impl<'o> Sink<'o> {
     ///
     /// # Errors
     /// The input changed since then.
-    pub(crate) fn has(&mut self, row: &Row) -> Result<bool, Failure> {
+    pub(crate) fn has(&mut self, number: u64, row: &Row) -> Result<bool, Failure> {
         match &mut self.to {
             To::Print { .. } | To::Sorted { .. } => Ok(false),
-            To::File { journal, .. } => Ok(journal.has(row)?),
+            To::File { journal, .. } => Ok(journal.has(number, row)?),
         }
     }
 
@@ -177,7 +177,13 @@ impl<'o> Sink<'o> {
         };
         let key = result.as_ref().map_or(0.0, T::key);
         let output = if plain { Value::from(text()).to_string() } else { object(true) };
-        journal.append(&Entry { hash: row.hash(), failed: result.is_err(), key, row: output })?;
+        journal.append(&Entry {
+            number: self.rows - 1,
+            hash: row.hash(),
+            failed: result.is_err(),
+            key,
+            row: output,
+        })?;
         Ok(())
     }
 
