@@ -111,7 +111,7 @@ fn best(mut labels: Vec<Label<'_>>, top: u32) -> Best<'_> {
 }
 
 /// Classifies the texts and prints labels.
-pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
     if let Some(read) = args.calibrated.read()? {
         return decisions::execute(&args.encoding, &args.calibrated, &read, out);
     }

@@ -95,7 +95,7 @@ impl Shown for Sparse {
 }
 
 /// Computes vectors and prints them.
-pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
     let Args { pooling, dimensions, prompt_name, sparse, tokens, no_normalize, encoding } = args;
     if let Some((path, Output::Npy)) = encoding.output_file()?
         && (*sparse || *tokens)

@@ -7,20 +7,13 @@ use super::interrupt::Interrupt;
 use super::notes::Notes;
 use super::obtain::Hub;
 use super::packs::{self, Packs};
-use super::rows::{Meter, OutputOption, RowOptions, Rows, Shown, Sink};
-use super::text::plural;
+use super::rows::{self, OutputOption, RowOptions, Rows, Session, Shown, Sink};
 use leyden::{EmbedOptions, Embedder, Error, LoadOptions, Model, Place, TaskError, TaskErrorKind};
+use leyden_batch::{Groups, Item};
 use leyden_rows::{Output, Row};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// Maximum number of rows that are computed together.
-const MAX_BATCH: usize = 256;
-/// Number of rows of the first batch.
-const FIRST_BATCH: usize = 32;
-/// Target time of a batch, so that progress is shown and an interrupt is noticed in time.
-const BATCH_TIME: Duration = Duration::from_secs(1);
+use std::sync::Arc;
 
 /// Input of commands that compute a result for each text.
 #[derive(Debug, clap::Args)]
@@ -58,11 +51,6 @@ pub(super) struct Encoding<I: clap::Args = Texts> {
     hub: Hub,
     #[command(flatten)]
     pub(super) notes: Notes,
-}
-
-/// Formats a number of rows: `1 row`, `2 rows`.
-fn counted(rows: u64) -> String {
-    plural(usize::try_from(rows).unwrap_or(usize::MAX), "row")
 }
 
 impl<I: clap::Args> Encoding<I> {
@@ -109,63 +97,31 @@ impl<I: clap::Args> Encoding<I> {
         }
     }
 
-    /// Computes rows in order, in batches, and writes the results to the sink.
+    /// Computes rows in groups, and writes the results to the sink.
     pub(super) fn go_over<T: Shown>(
         &self,
-        rows: &mut Rows,
+        rows: Rows,
         sink: &mut Sink<'_>,
         mut compute: impl FnMut(&[&str]) -> Result<Vec<T>, Error>,
     ) -> Result<(), Failure> {
         let to_file = self.output.output.as_deref();
         let stop = to_file.map(|_| Interrupt::install()).transpose()?;
-        let mut meter = Meter::new(to_file.is_some(), self.notes);
-        let kept = sink.kept();
-        let place = to_file.map(|path| path.display().to_string()).unwrap_or_default();
-        if kept > 0 {
-            self.notes.say(&format!("{place}: continuing after {} of an interrupted run", counted(kept)));
-        }
-        for done in 0..kept {
-            let row = rows.take(1)?.pop().filter(|row| matches!(sink.has(done, row), Ok(true)));
-            if row.is_none() {
-                return Err(changed(&place, done + 1));
-            }
-        }
-        meter.begin(kept, rows.share());
-        let mut size = FIRST_BATCH;
-        loop {
-            let batch = rows.take(size)?;
-            if batch.is_empty() {
-                break;
-            }
-            let start = Instant::now();
-            for (row, mut result) in batch.iter().zip(results(&batch, rows, &mut compute)?) {
-                if let Ok(result) = &mut result {
-                    result.set_index(sink.rows());
-                }
-                sink.put(row, &result, &rows.place(row))?;
-            }
-            sink.flush()?;
-            meter.show(sink.rows(), rows.share());
-            let took = start.elapsed();
-            if took > 2 * BATCH_TIME {
-                size = (size / 2).max(1);
-            } else if 2 * took < BATCH_TIME {
-                size = (2 * size).min(MAX_BATCH);
-            }
-            if stop.as_ref().is_some_and(Interrupt::is_set) {
-                drop(meter);
-                let done = counted(sink.rows());
-                self.notes.say(&format!("stopped after {done}; the same command continues from there"));
-                return Err(Failure::interrupted());
-            }
-        }
-        let (rows, seconds, rate) = (sink.rows(), meter.seconds(), meter.rate(sink.rows()));
-        drop(meter);
-        sink.finish()?;
-        if to_file.is_some() {
-            self.notes.say(&format!("{place}: {}, {seconds:.1} s, {rate:.1} rows/s", counted(rows)));
-        }
-        sink.verdict()
+        let (name, column, form) = (rows.name().to_owned(), rows.column().map(str::to_owned), sink.form());
+        let mut groups = Groups::new(|items: &[Arc<Item>]| -> Result<_, Failure> {
+            let rows = items.iter().map(|item| item.row.text(column.as_deref())).collect();
+            let results = results(rows, &mut compute)?;
+            let answer = |(item, result): (&Arc<Item>, Result<T, String>)| {
+                let mut result = result?;
+                result.set_index(item.number);
+                Ok(form.answer(&item.row, &result))
+            };
+            Ok(items.iter().zip(results).map(answer).collect())
+        });
+        let error_row = |item: &Item, reason: &str| form.error_row::<T>(&item.row, reason);
+        let session =
+            Session { to_file, limits: self.output.limits(), notes: self.notes, stop: stop.as_ref() };
+        let (summary, ..) = session.go_over(Box::new(rows), sink, &error_row, &mut groups)?;
+        rows::verdict(&summary, &name)
     }
 }
 
@@ -179,22 +135,15 @@ fn of_one(error: Error) -> Failure {
     }
 }
 
-/// Returns the failure of a run whose input differs from that of the interrupted run.
-fn changed(place: &str, row: u64) -> Failure {
-    Failure::new(format!("{place}.unfinished: row {row} of the input differs from the interrupted run"))
-        .hint("remove this file to start again, or choose another output")
-}
-
 /// Returns the results of rows; a row without a text, or with a text that the model cannot take, gets the reason.
 pub(super) fn results<T>(
-    batch: &[Row],
-    rows: &Rows,
+    rows: Vec<Result<&str, String>>,
     compute: &mut impl FnMut(&[&str]) -> Result<Vec<T>, Error>,
 ) -> Result<Vec<Result<T, String>>, Failure> {
     let mut results: Vec<Option<Result<T, String>>> = Vec::new();
     let (mut texts, mut places) = (Vec::new(), Vec::new());
-    for (i, row) in batch.iter().enumerate() {
-        match rows.text(row) {
+    for (i, row) in rows.into_iter().enumerate() {
+        match row {
             Ok(text) => {
                 texts.push(text);
                 places.push(i);
@@ -254,18 +203,21 @@ impl Encoding {
         (model, identity): &'m (Model, String),
         options: EmbedOptions,
         run: &str,
-        out: &mut dyn Write,
+        out: &mut (dyn Write + Send),
         compute: impl Fn(&mut Embedder<'m>, &[&str]) -> Result<Vec<T>, Error>,
     ) -> Result<(), Failure> {
         let file = self.output_file()?;
-        let mut embedder = model.embedder(&self.options(options))?;
+        let settings = self.options(options);
+        let mut embedder = model.embedder(&settings)?;
         if let ([text], None) = (&self.input.text[..], file) {
             let result = compute(&mut embedder, &[text.as_str()]).map_err(of_one)?.pop();
+            let result = result.ok_or_else(|| Failure::new("the model gave no result"))?;
+            let mut sink = Sink::print(out, self.json, false);
             let row = Row::of_text(text.clone(), String::new());
-            let result = result.ok_or_else(|| "the model gave no result".to_owned());
-            return Sink::print(out, self.json, false).put(&row, &result, "");
+            let answer = sink.form().answer(&row, &result);
+            return sink.print_one(&answer.row);
         }
-        let mut rows = match &self.input.text[..] {
+        let rows = match &self.input.text[..] {
             [] => Rows::open(&self.input.rows)?,
             texts => Rows::of_texts(texts),
         };
@@ -281,7 +233,17 @@ impl Encoding {
             }
             None => Sink::print(out, self.json, true),
         };
-        self.go_over(&mut rows, &mut sink, |texts| compute(&mut embedder, texts))
+        let mut is_whole = true;
+        self.go_over(rows, &mut sink, |texts| {
+            // A panic left requests behind.
+            if !is_whole {
+                embedder = model.embedder(&settings)?;
+            }
+            is_whole = false;
+            let computed = compute(&mut embedder, texts);
+            is_whole = true;
+            computed
+        })
     }
 
     /// Returns the output file and its format.

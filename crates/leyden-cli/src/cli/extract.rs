@@ -86,7 +86,7 @@ impl Shown for Parts {
 }
 
 /// Finds entities and prints them.
-pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
     let Args { encoding, aggregation, labels: given, threshold, nested } = args;
     let labels = given.names()?;
     if !given.are_given() && (*nested || *threshold != 0.5) {

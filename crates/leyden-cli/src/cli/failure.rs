@@ -294,6 +294,19 @@ impl From<leyden_rows::Error> for Failure {
     }
 }
 
+impl From<leyden_batch::Error<Failure>> for Failure {
+    fn from(error: leyden_batch::Error<Failure>) -> Self {
+        match error {
+            leyden_batch::Error::Rows(error) => error.into(),
+            leyden_batch::Error::Computation(failure) => failure,
+            error @ leyden_batch::Error::Shorter { .. } => Self::new(&error).hint(
+                "give the same input to continue the interrupted run, or begin anew with another output",
+            ),
+            error => Self::new(&error),
+        }
+    }
+}
+
 impl From<leyden_eval::Error> for Failure {
     fn from(error: leyden_eval::Error) -> Self {
         match error {

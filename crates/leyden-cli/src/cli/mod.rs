@@ -105,7 +105,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
+            fn execute(&self, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
                 match self {
                     $(Self::$name(args) => $module::execute(args, out),)*
                 }

@@ -65,7 +65,7 @@ impl Shown for Score {
 }
 
 /// Sorts the documents and prints them.
-pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
     let encoding = &args.encoding;
     let Documents { query, document, rows: options, top } = &encoding.input;
     let model_files = inputs::of_model(&encoding.model);
@@ -74,7 +74,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     encoding.check_json(file)?;
     let (model, identity) = encoding.load()?;
     let mut embedder = model.embedder(&encoding.options(EmbedOptions::default()))?;
-    let mut rows = match &document[..] {
+    let rows = match &document[..] {
         [] => Rows::open(options)?,
         documents => Rows::of_texts(documents),
     };
@@ -84,7 +84,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Some((path, output)) => Sink::sorted_file(path, output, &run.replace('\n', " "), top)?,
         None => Sink::sorted(out, encoding.json, top)?,
     };
-    encoding.go_over(&mut rows, &mut sink, |texts: &[&str]| {
+    encoding.go_over(rows, &mut sink, |texts: &[&str]| {
         let scores = embedder.rerank(query, texts)?;
         let one = |(score, text): (f32, &&str)| Score { score, index: 0, text: (*text).to_owned() };
         Ok(scores.into_iter().zip(texts).map(one).collect())

@@ -1,6 +1,6 @@
 //! Width of terminals, and wrapping of lines between words.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use terminal_size::{Width, terminal_size_of};
 
@@ -24,9 +24,9 @@ pub(super) fn errors() -> Folding<io::Stderr> {
 }
 
 /// Returns standard output: prose on a terminal is wrapped, data are not.
-pub(super) fn output(is_prose: bool) -> Folding<BufWriter<StdoutLock<'static>>> {
+pub(super) fn output(is_prose: bool) -> Folding<BufWriter<Stdout>> {
     let width = columns_of_output().filter(|_| is_prose);
-    Folding { out: BufWriter::new(io::stdout().lock()), width, line: Vec::new() }
+    Folding { out: BufWriter::new(io::stdout()), width, line: Vec::new() }
 }
 
 /// Wraps a line between words to lines of at most `width` columns; later lines begin with `hang` spaces.

@@ -201,7 +201,7 @@ pub(super) fn execute(
     encoding: &Encoding,
     calibrated: &Calibrated,
     (calibration, promise): &(Calibration, Promise),
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
 ) -> Result<(), Failure> {
     let max_set = calibrated.max_set.map(|n| n as usize);
     let loaded = encoding.load()?;

@@ -3,6 +3,7 @@
 use super::super::notes::Notes;
 use super::super::progress;
 use indicatif::{HumanDuration, ProgressBar};
+use leyden_batch::Progress;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,10 @@ pub(crate) struct Meter {
     notes: Notes,
     start: Instant,
     said: Instant,
-    /// Rows and share of the input at the start, after the rows of an interrupted run.
-    first: Option<(u64, f64)>,
+    /// Share of the input at the start of the computation, after the rows of an interrupted run.
+    first_share: Option<f64>,
+    /// Rows that this process finished.
+    rows: u64,
 }
 
 impl Meter {
@@ -31,46 +34,45 @@ impl Meter {
         }
         // Results on standard output show the progress themselves.
         let notes = if to_file { notes } else { Notes::silent() };
-        Meter { bar, notes, start: Instant::now(), said: Instant::now(), first: None }
+        Meter { bar, notes, start: Instant::now(), said: Instant::now(), first_share: None, rows: 0 }
     }
 
-    /// Marks the start of the computation, after `rows` rows of an interrupted run.
-    pub(crate) fn begin(&mut self, rows: u64, share: Option<f64>) {
-        self.first = Some((rows, share.unwrap_or(0.0)));
-        (self.start, self.said) = (Instant::now(), Instant::now());
-        if let Some(bar) = &self.bar {
-            bar.set_position((share.unwrap_or(0.0) * STEPS as f64) as u64);
-            bar.reset_eta();
-        }
-    }
-
-    /// Shows the number of finished rows.
-    pub(crate) fn show(&mut self, rows: u64, share: Option<f64>) {
-        let rate = self.rate(rows);
+    /// Shows the counts.
+    pub(crate) fn show(&mut self, progress: &Progress) {
+        let Progress { done, failed, kept, share, .. } = *progress;
+        let finished = done + failed;
+        self.rows = finished.saturating_sub(kept);
+        let first = *self.first_share.get_or_insert_with(|| {
+            if let Some(bar) = &self.bar {
+                bar.set_position((share.unwrap_or(0.0) * STEPS as f64) as u64);
+                bar.reset_eta();
+            }
+            if kept > 0 { share.unwrap_or(0.0) } else { 0.0 }
+        });
+        let rate = self.rate();
+        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
         if let Some(bar) = &self.bar {
             match share {
                 Some(share) => bar.set_position((share * STEPS as f64) as u64),
                 None => bar.set_length(0),
             }
-            bar.set_message(format!("{rows} rows, {rate:.1}/s"));
+            bar.set_message(format!("{finished} rows{failed}, {rate:.1}/s"));
             return;
         }
         if self.said.elapsed() >= LINES_EVERY {
             self.said = Instant::now();
             let share = share.map_or_else(String::new, |share| {
-                let begun = self.first.map_or(0.0, |(_, share)| share);
-                let left = self.start.elapsed().as_secs_f64() * (1.0 - share) / (share - begun).max(1e-9);
+                let left = self.start.elapsed().as_secs_f64() * (1.0 - share) / (share - first).max(1e-9);
                 let left = HumanDuration(Duration::from_secs_f64(left.clamp(0.0, 1e9)));
                 format!(", {:.0} %, {left} left", 100.0 * share)
             });
-            self.notes.say(&format!("{rows} rows, {rate:.1}/s{share}"));
+            self.notes.say(&format!("{finished} rows{failed}, {rate:.1}/s{share}"));
         }
     }
 
-    /// Returns the rows per second since the start of the computation.
-    pub(crate) fn rate(&self, rows: u64) -> f64 {
-        let before = self.first.map_or(0, |(rows, _)| rows);
-        rows.saturating_sub(before) as f64 / self.start.elapsed().as_secs_f64().max(1e-6)
+    /// Returns the rows per second of this process.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rows as f64 / self.start.elapsed().as_secs_f64().max(1e-6)
     }
 
     /// Returns the seconds since the start of the computation.

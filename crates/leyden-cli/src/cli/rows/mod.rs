@@ -1,15 +1,19 @@
 //! Rows that commands read and write: options, input rows, and the sink of results.
 
 mod meter;
+mod session;
 mod sink;
 
 use super::failure::Failure;
+use leyden_batch::Limits;
 use leyden_rows::{Format, Output, Reader, Row};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(super) use meter::Meter;
-pub(super) use sink::{Shown, Sink, number, numbers, object, plain_numbers};
+pub(super) use session::Session;
+pub(super) use sink::{Form, Shown, Sink, number, numbers, object, plain_numbers, verdict};
 
 /// Options of input rows.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -36,6 +40,12 @@ pub(crate) struct OutputOption {
 }
 
 impl OutputOption {
+    /// Returns the limits of a run: printed rows are visible at once, rows of a file durable every second.
+    pub(super) fn limits(&self) -> Limits {
+        let every = if self.output.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
+        Limits::default().flush_every(every)
+    }
+
     /// Returns the file and its format, and checks them before anything is computed.
     ///
     /// # Errors
@@ -104,38 +114,26 @@ impl Rows {
         Ok(Rows { source: Source::File(reader), name, column: column.clone() })
     }
 
-    /// Returns the next rows, at most `most`; empty at the end.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub(super) fn take(&mut self, most: usize) -> Result<Vec<Row>, Failure> {
-        let mut rows = Vec::new();
-        while rows.len() < most {
-            let next = match &mut self.source {
-                Source::Texts(rows) => rows.next(),
-                Source::File(reader) => reader.next()?,
-            };
-            let Some(row) = next else { break };
-            rows.push(row);
-        }
-        Ok(rows)
+    /// Returns the name of the file; empty for texts of the command line.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Returns the text of a row, or the reason why there is none.
-    pub(super) fn text<'r>(&self, row: &'r Row) -> Result<&'r str, String> {
-        row.text(self.column.as_deref())
+    /// Returns the name of the column with the texts.
+    pub(super) fn column(&self) -> Option<&str> {
+        self.column.as_deref()
     }
+}
 
-    /// Returns the place of a row, for the beginning of a message.
-    pub(super) fn place(&self, row: &Row) -> String {
-        match self.name.is_empty() {
-            true => format!("{}: ", row.place),
-            false => format!("{}: {}: ", self.name, row.place),
+impl leyden_batch::Source for Rows {
+    fn next(&mut self) -> Result<Option<Row>, leyden_rows::Error> {
+        match &mut self.source {
+            Source::Texts(rows) => Ok(rows.next()),
+            Source::File(reader) => reader.next(),
         }
     }
 
-    /// Returns the share of the input that has been read, from 0 to 1.
-    pub(super) fn share(&self) -> Option<f64> {
+    fn share(&self) -> Option<f64> {
         match &self.source {
             Source::Texts(_) => None,
             Source::File(reader) => reader.share(),

@@ -1,8 +1,10 @@
 //! Sink of results: standard output, or a journal that becomes the output file.
 
 use super::super::failure::Failure;
-use leyden_rows::{Entry, Journal, Output, Row};
+use leyden_batch::{Answer, Item, JournalSink, Recorder, Summary};
+use leyden_rows::{Error, Journal, Output, Row};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -39,32 +41,65 @@ pub(crate) trait Shown {
     }
 }
 
+/// Form of output rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// Plain lines.
+    Lines,
+    /// Plain lines as a JSON text, for a journal.
+    Quoted,
+    /// Objects, with the fields of the row or without.
+    Object { with_row: bool },
+}
+
+impl Form {
+    /// Returns the answer with the result of a row.
+    pub(crate) fn answer<T: Shown>(self, row: &Row, result: &T) -> Answer {
+        let text = match self {
+            Form::Lines => result.lines(),
+            Form::Quoted => Value::from(result.lines()).to_string(),
+            Form::Object { with_row } => object(with_row.then_some(&row.fields), T::NAMES, &result.fields()),
+        };
+        Answer { key: result.key(), ..Answer::of(text) }
+    }
+
+    /// Returns the output row of a row without a result.
+    pub(crate) fn error_row<T: Shown>(self, row: &Row, reason: &str) -> String {
+        match self {
+            Form::Lines => T::error_lines(reason),
+            Form::Quoted => Value::from(T::error_lines(reason)).to_string(),
+            Form::Object { with_row } => {
+                let fields = [(ERROR, Value::from(reason).to_string())];
+                object(with_row.then_some(&row.fields), T::NAMES, &fields)
+            }
+        }
+    }
+}
+
 /// Writer of the results of rows.
 pub(crate) struct Sink<'o> {
     to: To<'o>,
-    /// True if objects have the fields of their row; false for a single text of the command line.
-    with_row: bool,
-    /// Number of rows with an error, including interrupted runs.
-    failed: u64,
-    rows: u64,
-    first_error: Option<String>,
+    form: Form,
     /// Maximum number of rows of a sorted output; `None` for an output in the order of the input.
     sorted: Option<usize>,
 }
 
 enum To<'o> {
     Print {
-        out: &'o mut dyn Write,
-        json: bool,
+        out: &'o mut (dyn Write + Send),
+        /// Rows that wait for an earlier one, and the number of the next row.
+        early: BTreeMap<u64, String>,
+        next: u64,
+        /// Error of standard output.
+        lost: Option<io::Error>,
     },
     /// Rows to be printed at the end, sorted.
     Sorted {
-        out: &'o mut dyn Write,
-        json: bool,
-        journal: Journal,
+        out: &'o mut (dyn Write + Send),
+        rows: JournalSink,
     },
     File {
-        journal: Journal,
+        rows: JournalSink,
         path: PathBuf,
         output: Output,
     },
@@ -72,8 +107,9 @@ enum To<'o> {
 
 impl<'o> Sink<'o> {
     /// Creates a sink on standard output: plain lines, or JSON objects.
-    pub(crate) fn print(out: &'o mut dyn Write, json: bool, with_row: bool) -> Sink<'o> {
-        Sink { to: To::Print { out, json }, with_row, failed: 0, rows: 0, first_error: None, sorted: None }
+    pub(crate) fn print(out: &'o mut (dyn Write + Send), json: bool, with_row: bool) -> Sink<'o> {
+        let to = To::Print { out, early: BTreeMap::new(), next: 0, lost: None };
+        Sink { to, form: if json { Form::Object { with_row } } else { Form::Lines }, sorted: None }
     }
 
     /// Creates a sink to a file, through the journal beside it. `run` identifies model and settings.
@@ -83,10 +119,9 @@ impl<'o> Sink<'o> {
     pub(crate) fn file(path: &Path, output: Output, run: &str) -> Result<Sink<'o>, Failure> {
         // The journal has text lines for text output, else objects.
         let run = format!("{run} {}", if output == Output::Text { "text" } else { "objects" });
-        let journal = Journal::open(path, &run)?;
-        let (failed, rows) = (journal.failed(), journal.rows());
-        let to = To::File { journal, path: path.to_owned(), output };
-        Ok(Sink { to, with_row: true, failed, rows, first_error: None, sorted: None })
+        let rows = JournalSink::new(Journal::open(path, &run)?);
+        let form = if output == Output::Text { Form::Quoted } else { Form::Object { with_row: true } };
+        Ok(Sink { to: To::File { rows, path: path.to_owned(), output }, form, sorted: None })
     }
 
     /// Creates a sink on standard output, sorted by descending key, with at most `most` rows without an error.
@@ -94,13 +129,13 @@ impl<'o> Sink<'o> {
     /// # Errors
     /// Temporary files cannot be written.
     pub(crate) fn sorted(
-        out: &'o mut dyn Write,
+        out: &'o mut (dyn Write + Send),
         json: bool,
         most: Option<usize>,
     ) -> Result<Sink<'o>, Failure> {
-        let to = To::Sorted { out, json, journal: Journal::temporary()? };
-        let sorted = Some(most.unwrap_or(usize::MAX));
-        Ok(Sink { to, with_row: true, failed: 0, rows: 0, first_error: None, sorted })
+        let to = To::Sorted { out, rows: JournalSink::new(Journal::temporary()?) };
+        let form = if json { Form::Object { with_row: true } } else { Form::Quoted };
+        Ok(Sink { to, form, sorted: Some(most.unwrap_or(usize::MAX)) })
     }
 
     /// Creates a sink to a file, sorted as in [`sorted`](Self::sorted).
@@ -117,87 +152,38 @@ impl<'o> Sink<'o> {
         Ok(Sink { sorted, ..Sink::file(path, output, run)? })
     }
 
-    /// Returns the number of rows that an interrupted run finished.
-    pub(crate) fn kept(&self) -> u64 {
-        match &self.to {
-            To::Print { .. } | To::Sorted { .. } => 0,
-            To::File { journal, .. } => journal.kept(),
-        }
-    }
-
-    /// Returns the number of finished rows.
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    /// Returns true if an interrupted run finished the row.
-    ///
-    /// # Errors
-    /// The input changed since then.
-    pub(crate) fn has(&mut self, number: u64, row: &Row) -> Result<bool, Failure> {
-        match &mut self.to {
-            To::Print { .. } | To::Sorted { .. } => Ok(false),
-            To::File { journal, .. } => Ok(journal.has(number, row)?),
-        }
-    }
-
-    /// Writes the result of a row, or the reason why it has none; a message about it begins with `place`.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub(crate) fn put<T: Shown>(
-        &mut self,
-        row: &Row,
-        result: &Result<T, String>,
-        place: &str,
-    ) -> Result<(), Failure> {
-        self.rows += 1;
-        if let Err(reason) = result {
-            self.failed += 1;
-            if self.first_error.is_none() {
-                self.first_error = Some(format!("{place}{reason}"));
+    /// Adds a recorder of answers, for outputs in a file.
+    pub(crate) fn with_recorder(self, recorder: Option<Box<dyn Recorder>>) -> Sink<'o> {
+        let to = match (self.to, recorder) {
+            (To::File { rows, path, output }, Some(recorder)) => {
+                To::File { rows: rows.with_recorder(recorder), path, output }
             }
-        }
-        let text = || match result {
-            Ok(result) => result.lines(),
-            Err(reason) => T::error_lines(reason),
+            (to, _) => to,
         };
-        let object = |with_row: bool| {
-            let fields = match result {
-                Ok(result) => result.fields(),
-                Err(reason) => vec![(ERROR, Value::from(reason.as_str()).to_string())],
-            };
-            object(if with_row { Some(&row.fields) } else { None }, T::NAMES, &fields)
-        };
-        let (journal, plain) = match &mut self.to {
-            To::Print { out, json: true } => return Ok(writeln!(out, "{}", object(self.with_row))?),
-            To::Print { out, json: false } => return Ok(out.write_all(text().as_bytes())?),
-            To::Sorted { journal, json, .. } => (journal, !*json),
-            To::File { journal, output, .. } => (journal, *output == Output::Text),
-        };
-        let key = result.as_ref().map_or(0.0, T::key);
-        let output = if plain { Value::from(text()).to_string() } else { object(true) };
-        journal.append(&Entry {
-            number: self.rows - 1,
-            hash: row.hash(),
-            failed: result.is_err(),
-            key,
-            row: output,
-        })?;
-        Ok(())
+        Sink { to, ..self }
     }
 
-    /// Writes out finished rows, so that they are visible, or survive a kill.
+    /// Returns the form of the output rows.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Returns the error of standard output that ended a run.
+    pub(crate) fn lost(&mut self) -> Option<Failure> {
+        match &mut self.to {
+            To::Print { lost, .. } => lost.take().map(Failure::from),
+            _ => None,
+        }
+    }
+
+    /// Prints the only text of a command line.
     ///
     /// # Errors
     /// Writing failed.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        match &mut self.to {
-            // Readers of a pipe get rows early.
-            To::Print { out, .. } => Ok(out.flush()?),
-            To::Sorted { .. } => Ok(()),
-            To::File { journal, .. } => Ok(journal.sync()?),
-        }
+    pub(crate) fn print_one(&mut self, text: &str) -> Result<(), Failure> {
+        let To::Print { out, .. } = &mut self.to else { return Ok(()) };
+        let end = if matches!(self.form, Form::Object { .. }) { "\n" } else { "" };
+        Ok(write!(out, "{text}{end}")?)
     }
 
     /// Writes the output file.
@@ -207,12 +193,14 @@ impl<'o> Sink<'o> {
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         match &mut self.to {
             To::Print { .. } => {}
-            To::Sorted { out, json, journal } => {
+            To::Sorted { out, rows } => {
+                let journal = rows.journal_mut();
                 let order = journal.best_first(self.sorted)?;
                 let mut failed = None;
                 journal.each_of(&order, |_, entry| {
                     let plain = || serde_json::from_str::<String>(&entry.row).unwrap_or_default();
-                    let text = if *json { entry.row.clone() + "\n" } else { plain() };
+                    let is_object = matches!(self.form, Form::Object { .. });
+                    let text = if is_object { entry.row.clone() + "\n" } else { plain() };
                     if failed.is_none() {
                         failed = out.write_all(text.as_bytes()).err();
                     }
@@ -221,7 +209,8 @@ impl<'o> Sink<'o> {
                 failed.map_or(Ok(()), Err)?;
                 out.flush()?;
             }
-            To::File { journal, path, output } => {
+            To::File { rows, path, output } => {
+                let journal = rows.journal_mut();
                 journal.sync()?;
                 let order = self.sorted.map(|most| journal.best_first(Some(most))).transpose()?;
                 leyden_rows::write(path, *output, journal, order.as_deref())?;
@@ -231,20 +220,92 @@ impl<'o> Sink<'o> {
         Ok(())
     }
 
-    /// Returns the failure of a run if there are rows with errors.
-    pub(crate) fn verdict(&self) -> Result<(), Failure> {
-        if self.failed == 0 {
-            return Ok(());
+    /// Returns the rows of a file or of a sorted output.
+    fn rows(&mut self) -> Option<&mut JournalSink> {
+        match &mut self.to {
+            To::Print { .. } => None,
+            To::Sorted { rows, .. } | To::File { rows, .. } => Some(rows),
         }
-        let first =
-            self.first_error.as_ref().map_or_else(String::new, |first| format!(", the first: {first}"));
-        let message = format!("rows without a result: {} of {}{first}", self.failed, self.rows);
-        let hint = match first.contains(" tokens, but the model takes ") {
-            true => "shorten the text, or use --truncate",
-            false => "the field `error` of these rows has the reason; correct them and run the command again",
-        };
-        Err(Failure::new(message).hint(hint))
     }
+}
+
+impl leyden_batch::Sink for Sink<'_> {
+    fn has(&mut self, number: u64, row: &Row) -> Result<bool, Error> {
+        self.rows().map_or(Ok(false), |rows| rows.has(number, row))
+    }
+
+    fn kept(&self) -> (u64, u64) {
+        match &self.to {
+            To::Print { .. } => (0, 0),
+            To::Sorted { rows, .. } | To::File { rows, .. } => rows.kept(),
+        }
+    }
+
+    fn unmatched(&mut self) -> Result<u64, Error> {
+        self.rows().map_or(Ok(0), JournalSink::unmatched)
+    }
+
+    fn put(&mut self, item: Item, answer: Answer) -> Result<(), Error> {
+        let To::Print { out, early, next, lost } = &mut self.to else {
+            return self.rows().map_or(Ok(()), |rows| rows.put(item, answer));
+        };
+        early.insert(item.number, answer.row);
+        while let Some(text) = early.remove(next) {
+            *next += 1;
+            let end = if matches!(self.form, Form::Object { .. }) { "\n" } else { "" };
+            if let Err(error) = write!(out, "{text}{end}") {
+                let what = Error::new("standard output", &error);
+                *lost = Some(error);
+                return Err(what);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        match &mut self.to {
+            // Readers of a pipe get rows early.
+            To::Print { out, lost, .. } => out.flush().map_err(|error| {
+                let what = Error::new("standard output", &error);
+                *lost = Some(error);
+                what
+            }),
+            To::Sorted { .. } => Ok(()),
+            To::File { rows, .. } => rows.flush(),
+        }
+    }
+
+    fn begin(&mut self) -> Result<bool, Error> {
+        self.rows().map_or(Ok(false), JournalSink::begin)
+    }
+
+    fn begin_alone(&mut self, number: u64) -> Result<u32, Error> {
+        self.rows().map_or(Ok(0), |rows| rows.begin_alone(number))
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        match &mut self.to {
+            To::File { rows, .. } => rows.end(),
+            _ => self.flush(),
+        }
+    }
+}
+
+/// Returns the failure of a run if there are rows with errors. `name` is that of the input.
+pub(crate) fn verdict(summary: &Summary, name: &str) -> Result<(), Failure> {
+    if summary.failed == 0 {
+        return Ok(());
+    }
+    let place = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    let first =
+        summary.first_error.as_ref().map_or_else(String::new, |first| format!(", the first: {place}{first}"));
+    let rows = summary.done + summary.failed;
+    let message = format!("rows without a result: {} of {rows}{first}", summary.failed);
+    let hint = match first.contains(" tokens, but the model takes ") {
+        true => "shorten the text, or use --truncate",
+        false => "the field `error` of these rows has the reason; correct them and run the command again",
+    };
+    Err(Failure::new(message).hint(hint))
 }
 
 /// Writes an object with the fields of a row and of its result. A row field with the name of a result field becomes
