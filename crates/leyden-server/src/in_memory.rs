@@ -19,10 +19,14 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// A server without a listening socket, which answers requests of its own process: for tests of other crates, and for
-/// fuzzing. It does everything that [`serve`](crate::serve) does with a request or a connection.
+/// Time between two looks at the flag that ends a request.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A server without a listening socket, which answers requests of its own process: for batches of requests, for tests of
+/// other crates, and for fuzzing. It does everything that [`serve`](crate::serve) does with a request or a connection.
 pub struct InMemory {
     app: Arc<App>,
     runtime: Runtime,
@@ -50,24 +54,51 @@ impl InMemory {
         ROUTES.iter().filter(|route| route.has_body()).map(|route| (route.method.as_str(), route.path))
     }
 
-    /// Returns the status and the whole body of the response to a request with a JSON body.
+    /// Returns the status and the whole body of the response to a request with a JSON body. May be called on many threads
+    /// at the same time.
     ///
     /// # Panics
     /// `method` or `path` is invalid.
     pub fn answer(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
+        self.runtime.block_on(self.response(method, path, body))
+    }
+
+    /// Answers like [`answer`](Self::answer) unless `stop` returns true meanwhile, which ends the request within a step.
+    ///
+    /// # Panics
+    /// `method` or `path` is invalid.
+    pub fn answer_unless(
+        &self,
+        stop: &dyn Fn() -> bool,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Option<(u16, Vec<u8>)> {
+        let stopped = async {
+            while !stop() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                response = self.response(method, path, body) => Some(response),
+                () = stopped => None,
+            }
+        })
+    }
+
+    async fn response(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
         let mut request = Request::new(Reply::whole(body));
         *request.method_mut() = Method::from_bytes(method.as_bytes()).expect("a method");
         *request.uri_mut() = path.parse::<Uri>().expect("a path");
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        self.runtime.block_on(async {
-            let response = self.app.respond(request).await;
-            let status = response.status().as_u16();
-            let (mut body, mut whole) = (response.into_body(), Vec::new());
-            while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-                whole.extend(frame.into_data().unwrap_or_default());
-            }
-            (status, whole)
-        })
+        let response = self.app.respond(request).await;
+        let status = response.status().as_u16();
+        let (mut body, mut whole) = (response.into_body(), Vec::new());
+        while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            whole.extend(frame.into_data().unwrap_or_default());
+        }
+        (status, whole)
     }
 
     /// Returns the bytes of the responses to a client that sends these bytes and then closes its side of the connection.

@@ -39,6 +39,7 @@ use settings::Settings;
 
 pub(crate) use args::Args;
 pub(super) use args::kv_type;
+pub(super) use sampling::Sampling;
 
 /// Answers a prompt, or runs a conversation.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {

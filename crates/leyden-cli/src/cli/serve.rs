@@ -4,6 +4,7 @@ mod args;
 mod calibration;
 mod directory;
 mod evidence;
+mod in_memory;
 mod prepare;
 mod settings;
 mod slo;
@@ -31,6 +32,7 @@ use settings::{Entry, Settings};
 use stored::Stored;
 
 pub(crate) use args::Args;
+pub(super) use in_memory::{InMemoryOptions, start as start_in_memory};
 
 use super::connections;
 use super::failure::Failure;

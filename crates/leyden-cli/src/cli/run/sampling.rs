@@ -123,7 +123,7 @@ pub(super) fn check_temperature(temperature: f32) -> Result<(), String> {
 
 impl Sampling {
     /// Returns the options for the library, which checks the ranges that depend on the vocabulary.
-    pub(super) fn options(&self, max_tokens: Option<usize>) -> Result<GenerateOptions, Failure> {
+    pub(in crate::cli) fn options(&self, max_tokens: Option<usize>) -> Result<GenerateOptions, Failure> {
         check_temperature(self.temp).map_err(Failure::usage)?;
         let penalties = Penalties {
             repeat: self.repeat_penalty,
@@ -161,6 +161,11 @@ impl Sampling {
         options.sequence_breakers = self.sequence_breakers();
         options.stop.clone_from(&self.stop);
         Ok(options)
+    }
+
+    /// Returns the seed, if one is given.
+    pub(in crate::cli) fn given_seed(&self) -> Option<u64> {
+        self.seed.and_then(|seed| seed.0)
     }
 
     fn mirostat(&self) -> Option<Mirostat> {
