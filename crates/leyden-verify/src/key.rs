@@ -96,6 +96,14 @@ impl Key {
         Ok(Key { secret, public, made: file.made, expires: file.expires })
     }
 
+    /// Returns the key with this public part in hexadecimal digits, without a date of its making or its end; `None` if
+    /// it is no key.
+    #[must_use]
+    pub fn of_public(digits: &str) -> Option<Key> {
+        let public = VerifyingKey::from_bytes(&unhex(digits)?).ok()?;
+        Some(Key { secret: None, public, made: Time(0), expires: Time(u64::MAX) })
+    }
+
     fn file(&self, secret: bool) -> KeyFile {
         KeyFile {
             format: FORMAT.to_owned(),
