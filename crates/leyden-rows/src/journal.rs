@@ -84,9 +84,7 @@ impl Journal {
         if output.metadata().is_ok_and(|meta| !meta.is_file()) {
             return Journal::temporary();
         }
-        let mut path = output.as_os_str().to_owned();
-        path.push(".unfinished");
-        let path = PathBuf::from(path);
+        let path = beside(output);
         let opened = OpenOptions::new().read(true).append(true).create(true).open(&path);
         let file = opened.map_err(|error| Error::write(&path, &error))?;
         match file.try_lock() {
@@ -100,6 +98,26 @@ impl Journal {
         let mut journal = Journal::on(file, Some(path))?;
         journal.scan(&head)?;
         Ok(journal)
+    }
+
+    /// Removes the journal beside `output`, if there is one: its run cannot be resumed any more.
+    ///
+    /// # Errors
+    /// Another process writes it, or it cannot be removed.
+    pub fn discard(output: &Path) -> Result<(), Error> {
+        let path = beside(output);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::of(&path, format!("cannot read: {error}"))),
+        };
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Error::of(&path, "another process is writing it")),
+            // A file system without locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {
+                std::fs::remove_file(&path).map_err(|error| Error::write(&path, &error))
+            }
+        }
     }
 
     /// Makes a journal in a file without a name.
@@ -437,6 +455,13 @@ impl Journal {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the path of the journal of an output.
+fn beside(output: &Path) -> PathBuf {
+    let mut path = output.as_os_str().to_owned();
+    path.push(".unfinished");
+    PathBuf::from(path)
 }
 
 /// Reads a line without its end; `None` for a line without an end, and at the end of the file.

@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 /// Labels, with vectors of their descriptions.
-struct Described {
+pub(super) struct Described {
     labels: Vec<String>,
     /// Index of a label, and the vector of one of its descriptions.
     vectors: Vec<(usize, Vec<f32>)>,
@@ -43,7 +43,7 @@ struct Described {
 
 impl Described {
     /// Computes the vectors of descriptions.
-    fn new(described: &[(String, String)], model: &Model) -> Result<Described, Failure> {
+    pub(super) fn new(described: &[(String, String)], model: &Model) -> Result<Described, Failure> {
         let (mut labels, mut of): (Vec<String>, Vec<usize>) = Default::default();
         for (label, _) in described {
             let known = labels.iter().position(|known| known == label);
@@ -58,7 +58,7 @@ impl Described {
     }
 
     /// Returns the labels for a text's vector, the nearest first.
-    fn nearest(&self, vector: &[f32]) -> Vec<Label<'_>> {
+    pub(super) fn nearest(&self, vector: &[f32]) -> Vec<Label<'_>> {
         let mut scores = vec![f32::NEG_INFINITY; self.labels.len()];
         for (label, description) in &self.vectors {
             let cosine =
@@ -74,7 +74,7 @@ impl Described {
 }
 
 /// Best labels of a text.
-struct Best<'m> {
+pub(super) struct Best<'m> {
     labels: Vec<Label<'m>>,
     /// True if more than one label was requested.
     several: bool,
@@ -105,7 +105,7 @@ impl Shown for Best<'_> {
 }
 
 /// Returns the first `top` labels.
-fn best(mut labels: Vec<Label<'_>>, top: u32) -> Best<'_> {
+pub(super) fn best(mut labels: Vec<Label<'_>>, top: u32) -> Best<'_> {
     labels.truncate(top as usize);
     Best { labels, several: top > 1 }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 /// Vector of a text.
-struct Vector(Vec<f32>);
+pub(super) struct Vector(pub(super) Vec<f32>);
 
 impl Shown for Vector {
     const NAMES: &'static [&'static str] = &["embedding"];

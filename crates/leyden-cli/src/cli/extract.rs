@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 /// Entities of one text.
-struct Parts {
+pub(super) struct Parts {
     text: String,
     entities: Vec<Entity>,
     /// Name of the field with the label.
@@ -85,6 +85,13 @@ impl Shown for Parts {
     }
 }
 
+/// Returns the entities found in texts, for objects.
+pub(super) fn parts(texts: &[&str], found: Vec<Vec<Entity>>, aggregation: Aggregation) -> Vec<Parts> {
+    let key = if aggregation == Aggregation::None { "entity" } else { "entity_group" };
+    let one = |(text, entities): (&&str, _)| Parts { text: (*text).to_owned(), entities, key, in_rows: true };
+    texts.iter().zip(found).map(one).collect()
+}
+
 /// Finds entities and prints them.
 pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
     let Args { encoding, aggregation, labels: given, threshold, nested } = args;
@@ -95,7 +102,6 @@ pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), F
     }
     let run = format!("extract {aggregation} {labels:?} {threshold} {nested}");
     let model = encoding.load()?;
-    let key = if *aggregation == Aggregation::None { "entity" } else { "entity_group" };
     let in_rows = encoding.has_rows();
     encoding.each(&model, EmbedOptions::default(), &run, out, |embedder, texts| {
         let options = SpanOptions::default().threshold(*threshold).nested(*nested);
@@ -103,7 +109,8 @@ pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), F
             [] => embedder.extract(texts, *aggregation)?,
             labels => embedder.extract_labels(texts, labels, options)?,
         };
-        let parts = |(text, entities): (&&str, _)| Parts { text: (*text).to_owned(), entities, key, in_rows };
-        Ok(texts.iter().zip(found).map(parts).collect())
+        let mut all = parts(texts, found, *aggregation);
+        all.iter_mut().for_each(|parts| parts.in_rows = in_rows);
+        Ok(all)
     })
 }

@@ -5,6 +5,7 @@
 //! codes.
 
 mod arithmetic;
+mod batch;
 mod bench;
 mod bundle;
 mod calibrate;
@@ -127,6 +128,7 @@ commands! {
     Classify classify Texts "Classify texts",
     Extract extract Texts "Extract named entities from texts",
     Rerank rerank Texts "Sort documents by relevance to a query",
+    Batch batch Texts "Compute a task over all rows of a file or folder",
     Tokenize tokenize Texts "Convert text to token ids, or back",
     Models models Models "List models with short names, and show which fit this machine",
     Pull pull Models "Download a model from the Hugging Face hub",
@@ -195,6 +197,10 @@ const ONE_DASH: &[(&str, &str)] = &[
 
 /// Parses the arguments, runs the command and reports its failure. Returns the exit code.
 pub(crate) fn main() -> ExitCode {
+    // The program reads documents in a process of its own.
+    if let Some(code) = leyden_documents::answer() {
+        return code;
+    }
     let mut arguments: Vec<OsString> = std::env::args_os()
         .enumerate()
         .map(|(i, argument)| {
