@@ -8,15 +8,15 @@ mod identity;
 mod input;
 mod openai;
 mod requests;
+mod setting;
 mod template;
 mod texts;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use leyden::{LoadOptions, Model};
-use leyden_batch::{Limits, Source, Summary};
+use leyden_batch::{Limits, Source};
 use leyden_rows::{Journal, Output};
 use serde_json::json;
 
@@ -26,29 +26,13 @@ use super::interrupt::Interrupt;
 use super::packs;
 use super::rows::{self, Session, Sink};
 use super::run::load;
-use super::serve::{InMemoryOptions, start_in_memory};
 use args::Task;
 use identity::Identity;
 use input::Input;
 use requests::Tokens;
+use setting::{Counts, Setting};
 
 pub(crate) use args::Args;
-
-/// Name of the model within the program.
-const MODEL: &str = "model";
-
-/// Parts of a run that all tasks share.
-struct Setting<'a> {
-    args: &'a Args,
-    model: &'a Model,
-    session: Session<'a>,
-    stop: &'a Interrupt,
-    /// Begin of the name of the input in messages.
-    name: &'a str,
-}
-
-/// Counts of a run, with its seconds and its rows per second.
-type Counts = (Summary, f64, f64);
 
 /// Computes all rows and writes the output.
 pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
@@ -163,20 +147,6 @@ fn open(args: &Args, path: Option<&Path>) -> Result<Model, Failure> {
     };
     packs::report(&model, args.notes);
     Ok(model)
-}
-
-impl Setting<'_> {
-    /// Starts the engine for requests.
-    fn server(&self) -> Result<leyden_server::InMemory, Failure> {
-        let options = InMemoryOptions {
-            parallel: self.args.parallel as usize,
-            context: self.args.ctx.filter(|n| *n > 0),
-            kv_type: self.args.kv_type,
-            sampling: self.args.sampling.options(None)?.sampling,
-            request_time: self.args.row_timeout.map(Duration::from_secs),
-        };
-        start_in_memory(self.model, MODEL, options, self.args.notes)
-    }
 }
 
 /// Prints the counts of a run that is complete.

@@ -1,8 +1,8 @@
 //! Tasks of encoders: vectors, labels, entities and relevance, in groups of rows.
 
 use super::args::Task;
+use super::setting::{Counts, Setting};
 use super::texts::Texts;
-use super::{Counts, Setting};
 use crate::cli::classify::{self, Described};
 use crate::cli::embed::Vector;
 use crate::cli::encoding::results;

@@ -1,8 +1,8 @@
 //! Rows of chat and complete: a prompt or messages, and settings, as fields of a row.
 
-use super::MODEL;
 use super::args::{Args, Task};
 use super::requests::{self, message};
+use super::setting::MODEL;
 use super::texts::Texts;
 use crate::cli::failure::Failure;
 use crate::cli::rows::{Form, Shown};

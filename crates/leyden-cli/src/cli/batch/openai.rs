@@ -1,9 +1,9 @@
 //! Rows of OpenAI's batch format: requests with `custom_id`, `method`, `url` and `body`, whose responses are output lines.
 
-use super::MODEL;
 use super::args::{Args, Task};
 use super::generate::seed;
 use super::requests::{self, message};
+use super::setting::MODEL;
 use leyden_batch::{Answer, Item};
 use leyden_rows::Row;
 use serde_json::{Value, json};

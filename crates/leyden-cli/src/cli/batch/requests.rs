@@ -1,6 +1,6 @@
 //! Rows that are requests to an engine: many of them run at the same time.
 
-use super::{Counts, Setting};
+use super::setting::{Counts, Setting};
 use crate::cli::failure::Failure;
 use crate::cli::rows::Sink;
 use leyden_batch::{Answer, Computation, Feed, Item, Source};
