@@ -9,7 +9,8 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Returns bytes in hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
@@ -62,15 +63,29 @@ impl Digest {
     /// Adds token ids, as little-endian 32-bit numbers.
     pub fn ids(&mut self, ids: &[u32]) -> &mut Digest {
         self.value(b'i', ids.len());
-        ids.iter().for_each(|id| self.0.update(id.to_le_bytes()));
+        self.words(ids.iter().copied());
         self
     }
 
     /// Adds floating-point numbers by their bits, as little-endian 32-bit numbers.
     pub fn numbers(&mut self, numbers: &[f32]) -> &mut Digest {
         self.value(b'f', numbers.len());
-        numbers.iter().for_each(|number| self.0.update(number.to_bits().to_le_bytes()));
+        self.words(numbers.iter().map(|number| number.to_bits()));
         self
+    }
+
+    /// Hashes words, many at a time.
+    fn words(&mut self, words: impl Iterator<Item = u32>) {
+        let (mut block, mut filled) = ([0; 4096], 0);
+        for word in words {
+            block[filled..filled + 4].copy_from_slice(&word.to_le_bytes());
+            filled += 4;
+            if filled == block.len() {
+                self.0.update(block);
+                filled = 0;
+            }
+        }
+        self.0.update(&block[..filled]);
     }
 
     /// Returns the digest in hexadecimal digits.

@@ -38,7 +38,7 @@ mod verify;
 mod writer;
 
 pub use content::{Content, ContentKey, Recipient};
-pub use digest::{Digest, sha256};
+pub use digest::{Digest, hex, sha256};
 pub use error::Error;
 pub use folder::HEAD;
 pub use log::{AuditLog, Figures, Options};
