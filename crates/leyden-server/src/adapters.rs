@@ -2,6 +2,7 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::fingerprint::Fingerprint;
 use hyper::StatusCode;
 use leyden_models::{Adapter, AdapterSet};
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ pub struct ServedAdapter {
     pub scale: f32,
     /// Adapter, read for the model's network.
     pub adapter: Arc<Adapter>,
+    /// SHA-256 of its files.
+    pub digest: Fingerprint,
 }
 
 impl fmt::Debug for ServedAdapter {
@@ -70,6 +73,12 @@ impl Adapters {
         }
         let all = self.all.iter().zip(scales).map(|(served, scale)| (Arc::clone(&served.adapter), scale));
         AdapterSet::new(all).map_err(|_| ApiError::internal("the scale of an adapter is not a number"))
+    }
+
+    /// Returns the adapters of a set with their scales.
+    pub(crate) fn of_set(&self, set: &AdapterSet) -> Vec<(&ServedAdapter, f32)> {
+        let served = |adapter: &Arc<Adapter>| self.all.iter().find(|one| Arc::ptr_eq(&one.adapter, adapter));
+        set.iter().filter_map(|(adapter, scale)| Some((served(adapter)?, scale))).collect()
     }
 
     /// Sets the default scales by id; adapters that are not in `given` get 0.

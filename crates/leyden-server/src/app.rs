@@ -25,6 +25,7 @@ use crate::service::Service;
 use crate::timestamp::unix_time;
 use crate::tls::Tls;
 use crate::trace::Traces;
+use leyden_audit::AuditLog;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -78,6 +79,7 @@ pub(crate) struct App {
     descriptions: Descriptions,
     bodies: OnceLock<Bodies>,
     pub(crate) log: Arc<Log>,
+    pub(crate) audit: Option<Arc<AuditLog>>,
     retiring: AtomicBool,
     closing: AtomicBool,
     pub(crate) trusted_proxies: Vec<Network>,
@@ -135,6 +137,7 @@ impl App {
             descriptions,
             bodies: OnceLock::new(),
             log,
+            audit: options.audit,
             retiring: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             trusted_proxies: options.trusted_proxies,

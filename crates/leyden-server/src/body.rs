@@ -7,13 +7,13 @@ use crate::request_head::ContentionSignal;
 use crate::traffic::{Busy, Traffic};
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::{mpsc::Receiver, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 /// Body of a response.
@@ -24,38 +24,118 @@ pub(crate) struct Reply {
     pub(crate) entry: Option<Arc<Entry>>,
     /// Guard that marks the connection as busy until it is dropped.
     pub(crate) busy: Option<Busy>,
+    /// State of a stream whose end is recorded in the audit log.
+    audit: Option<StreamAudit>,
 }
 
 #[derive(Debug)]
 enum Content {
     Whole(Bytes),
-    Stream(Receiver<Bytes>),
+    Stream(Receiver<Piece>),
+}
+
+/// Piece of a streamed body.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Piece that others follow.
+    More(Bytes),
+    /// The last piece of a complete body.
+    Last(Bytes),
+}
+
+/// State of a stream whose end is recorded in the audit log.
+#[derive(Debug, Default)]
+enum StreamAudit {
+    /// Pieces are sent.
+    #[default]
+    Sending,
+    /// The record of the end is being written; these bytes are sent when it is on the disk.
+    Ending(oneshot::Receiver<bool>, Bytes),
+    /// The record is on the disk, or could not be written.
+    Ended,
 }
 
 impl Reply {
     /// Returns the body with these bytes.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Reply {
-        Reply { content: Content::Whole(bytes.into()), entry: None, busy: None }
+        Reply { content: Content::Whole(bytes.into()), entry: None, busy: None, audit: None }
     }
 
     /// Returns a streamed body of pieces.
-    pub(crate) fn stream(pieces: Receiver<Bytes>) -> Reply {
-        Reply { content: Content::Stream(pieces), entry: None, busy: None }
+    pub(crate) fn stream(pieces: Receiver<Piece>) -> Reply {
+        Reply { content: Content::Stream(pieces), entry: None, busy: None, audit: None }
+    }
+
+    /// Returns the bytes of a whole body; `None` for a stream.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Whole(bytes) => Some(bytes),
+            Content::Stream(_) => None,
+        }
+    }
+
+    /// Has the end of this stream recorded in the audit log before its last piece is sent.
+    pub(crate) fn audit_end(&mut self) {
+        self.audit = Some(StreamAudit::Sending);
+    }
+
+    /// Polls a stream whose end is recorded.
+    fn poll_audited(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let (Content::Stream(pieces), Some(audit), Some(entry)) =
+            (&mut self.content, &mut self.audit, &self.entry)
+        else {
+            return Poll::Ready(None);
+        };
+        loop {
+            match audit {
+                StreamAudit::Sending => {
+                    let (bytes, is_complete) = match ready!(pieces.poll_recv(cx)) {
+                        Some(Piece::More(bytes)) => {
+                            entry.audit_sent(&bytes);
+                            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                        }
+                        Some(Piece::Last(bytes)) => (bytes, true),
+                        None => (Bytes::new(), false),
+                    };
+                    entry.audit_sent(&bytes);
+                    *audit = StreamAudit::Ending(entry.audit_end(is_complete), bytes);
+                }
+                StreamAudit::Ending(written, bytes) => {
+                    let is_written = ready!(std::pin::pin!(written).poll(cx)).unwrap_or(false);
+                    let bytes = std::mem::take(bytes);
+                    *audit = StreamAudit::Ended;
+                    if !is_written {
+                        // Breaks the connection, so that the client does not take the answer for complete.
+                        return Poll::Ready(Some(Err(io::Error::other("the audit log cannot be written"))));
+                    }
+                    if !bytes.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                    }
+                }
+                StreamAudit::Ended => return Poll::Ready(None),
+            }
+        }
     }
 }
 
 impl Body for Reply {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if self.audit.is_some() {
+            return self.poll_audited(cx);
+        }
         match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Content::Stream(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|p| Ok(Frame::data(p)))),
+            Content::Stream(pieces) => pieces.poll_recv(cx).map(|piece| {
+                let (Piece::More(bytes) | Piece::Last(bytes)) = piece?;
+                Some(Ok(Frame::data(bytes)))
+            }),
         }
     }
 

@@ -101,6 +101,13 @@ impl Defaults {
         Ok((Defaults { system, messages, parameters, fields: fields.rest() }, ignored))
     }
 
+    /// Sets the seed of requests that name none, unless there is a default seed.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Defaults {
+        self.fields.entry("seed").or_insert_with(|| seed.cast_signed().into());
+        self
+    }
+
     /// Returns the system message of conversations that have none.
     #[must_use]
     pub fn system(&self) -> Option<&str> {

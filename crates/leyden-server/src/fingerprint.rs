@@ -36,6 +36,11 @@ impl Fingerprint {
         Fingerprint(Arc::new(Inner { digest: OnceCell::new(), compute: Box::new(compute) }))
     }
 
+    /// Returns the digest, computed once for all callers; `None` if the model's file cannot be read any more.
+    pub(crate) async fn known_or_computed(&self) -> Option<String> {
+        Some(self.get().await).filter(|digest| digest != UNKNOWN)
+    }
+
     /// Returns the digest, computed once for all callers; zeros if the model's file cannot be read any more.
     pub(crate) async fn get(&self) -> String {
         let inner = Arc::clone(&self.0);

@@ -3,17 +3,18 @@
 use crate::answer_bytes;
 use crate::app::App;
 use crate::auth::Caller;
-use crate::body::Reply;
+use crate::body::{Piece, Reply};
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::log::Entry;
 use crate::mailbox::{End, Mailbox, Update, mailbox};
 use crate::request_model::RequestModel;
+use crate::result_digest::ResultDigest;
 use crate::usage::Usage;
 use crate::worker::{Job, Task, Unreachable, Work};
-use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
+use leyden_audit::{AdapterFacts, ModelFacts, sha256};
 use leyden_engine::Scope;
 use leyden_engine::schedule::{Promise, Refusal, SloRefusal};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(crate) struct Running {
     generated: Vec<usize>,
     open: usize,
     reserved: Reserved,
+    /// Digest of the answer for the audit log, and the place of the computation in the request's record.
+    result: Option<(usize, ResultDigest)>,
 }
 
 /// Tokens of a key's rate limit that are reserved for a request, and settled when it is over.
@@ -105,6 +108,12 @@ pub(crate) async fn submit(
         adapters: model.adapters().clone(),
         salt,
     };
+    let result = match call.entry.trail() {
+        Some(trail) => {
+            Some((trail.computes(facts(model).await, &prompts_of(&tasks)), ResultDigest::new(choices)))
+        }
+        None => None,
+    };
     let (sender, mut mailbox) = mailbox(choices);
     let arrived = call.entry.started();
     let job = Job {
@@ -135,7 +144,31 @@ pub(crate) async fn submit(
     }
     reserved.taken = prompt;
     let usage = Usage { prompt, ..Usage::default() };
-    Ok(Running { call, mailbox, usage, generated: vec![0; choices], open: choices, reserved })
+    Ok(Running { call, mailbox, usage, generated: vec![0; choices], open: choices, reserved, result })
+}
+
+/// Returns the facts of a model for the audit log. Its files are hashed at the first request, if they are not yet.
+async fn facts(model: &RequestModel) -> ModelFacts {
+    let mut adapters = Vec::new();
+    for (served, scale) in model.served_adapters() {
+        let sha256 = served.digest.known_or_computed().await;
+        let name = served.name.clone().unwrap_or_else(|| served.path.clone());
+        adapters.push(AdapterFacts { name, sha256, scale });
+    }
+    let template = model.template.as_ref().map(|template| sha256(template.source().as_bytes()));
+    ModelFacts {
+        name: model.answer_name(),
+        sha256: model.info.digest.known_or_computed().await,
+        template_sha256: template,
+        adapters,
+    }
+}
+
+/// Returns the prompts of tasks; a prompt with several choices once.
+fn prompts_of(tasks: &[Task]) -> Vec<Arc<Vec<u32>>> {
+    let mut prompts: Vec<Arc<Vec<u32>>> = tasks.iter().map(|task| Arc::clone(&task.prompt)).collect();
+    prompts.dedup_by(|a, b| Arc::ptr_eq(a, b));
+    prompts
 }
 
 fn dead() -> ApiError {
@@ -203,6 +236,9 @@ impl Running {
 
     /// Adds an update of a choice to the counts.
     fn count(&mut self, choice: usize, update: &Update) {
+        if let Some((_, digest)) = &mut self.result {
+            digest.add(choice, update);
+        }
         if let Some(cached) = update.cached {
             // The cached tokens are those of the first choice, which computed the prompt.
             self.usage.cached = if choice == 0 { cached } else { self.usage.cached };
@@ -269,14 +305,15 @@ impl Running {
 
     /// Sends pieces until the answer ends or the client disconnects; then the mailbox is dropped, which ends the
     /// request.
-    async fn send_all(mut self, mut format: impl Format, pieces: Sender<Bytes>) {
+    async fn send_all(mut self, mut format: impl Format, pieces: Sender<Piece>) {
         let mut bytes = Vec::new();
         format.begin(self.usage, &mut bytes);
         if !write_rest(&mut format, &mut bytes, &pieces).await {
             return;
         }
         while self.open > 0 {
-            if !bytes.is_empty() && pieces.send(std::mem::take(&mut bytes).into()).await.is_err() {
+            if !bytes.is_empty() && pieces.send(Piece::More(std::mem::take(&mut bytes).into())).await.is_err()
+            {
                 return;
             }
             let news = tokio::select! {
@@ -304,7 +341,9 @@ impl Running {
                     return;
                 }
                 // For a slow client, much output of many choices may have accumulated.
-                if bytes.len() >= PIECE && pieces.send(std::mem::take(&mut bytes).into()).await.is_err() {
+                if bytes.len() >= PIECE
+                    && pieces.send(Piece::More(std::mem::take(&mut bytes).into())).await.is_err()
+                {
                     return;
                 }
             }
@@ -317,27 +356,41 @@ impl Running {
                 format.end(self.usage, &mut bytes);
             }
         }
-        if write_rest(&mut format, &mut bytes, &pieces).await && !bytes.is_empty() {
-            let _ = pieces.send(bytes.into()).await;
+        if write_rest(&mut format, &mut bytes, &pieces).await {
+            // The facts of the answer are complete before its last piece.
+            self.settle();
+            let _ = pieces.send(Piece::Last(bytes.into())).await;
         }
     }
 }
 
 /// Writes all that a format holds back. Returns `false` if the client has disconnected.
-async fn write_rest(format: &mut impl Format, bytes: &mut Vec<u8>, pieces: &Sender<Bytes>) -> bool {
+async fn write_rest(format: &mut impl Format, bytes: &mut Vec<u8>, pieces: &Sender<Piece>) -> bool {
     while format.more(bytes) {
-        if bytes.len() >= PIECE && pieces.send(std::mem::take(bytes).into()).await.is_err() {
+        if bytes.len() >= PIECE && pieces.send(Piece::More(std::mem::take(bytes).into())).await.is_err() {
             return false;
         }
     }
     true
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
+impl Running {
+    /// Notes the facts of the answer, as far as it was computed.
+    fn settle(&mut self) {
         let tokens = self.usage.completion;
         self.call.entry.note(|f| f.completion_tokens = Some(tokens));
-        self.reserved.taken += tokens;
+        if let (Some(trail), Some((at, digest))) = (self.call.entry.trail(), self.result.take())
+            && self.open == 0
+        {
+            trail.result(at, digest.finish());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.settle();
+        self.reserved.taken += self.usage.completion;
     }
 }
 

@@ -175,6 +175,10 @@ pub(crate) async fn begin(
     let salt = common.cache_salt.clone();
     let choices = tasks.len();
     let entry = Arc::clone(&call.entry);
+    if let Some(trail) = entry.trail() {
+        let (settings, seed) = common.recorded();
+        trail.sampled(settings, seed);
+    }
     let running = generate::submit(app, call, &common.model, tasks, salt).await?;
     let short = common.model.format.calls().is_some_and(CallSyntax::has_ids);
     let chat_outputs = (0..choices)

@@ -85,6 +85,12 @@ pub fn serve(
         let local = listener.local_addr().map_err(ErrorKind::System)?;
         let app = App::start(models, options, log)?;
         ready(local);
+        if app.audit.is_some() {
+            // The first record of each model needs the digest of its files.
+            for served in app.models.served() {
+                tokio::spawn(async move { served.info.digest.known_or_computed().await });
+            }
+        }
         let tidy = tokio::spawn(tidy(Arc::clone(&app)));
         let tend = tokio::spawn(Arc::clone(&app.models).tend());
         run(app, listener, signals, times).await;

@@ -8,12 +8,15 @@ use crate::answer_memory::MemoryReservation;
 use crate::metrics::Counter;
 use crate::timestamp::rfc3339;
 use crate::trace::{Measured, Moments, RequestTrace};
+use crate::trail::{Outcome, Trail};
 use hyper::StatusCode;
+use leyden_audit::{AuditLog, Phase};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::oneshot;
 
 /// Format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -185,6 +188,8 @@ pub(crate) struct Entry {
     trace: Option<RequestTrace>,
     /// Memory reserved for the answer, until it has been sent.
     held: Mutex<MemoryReservation>,
+    /// Facts for the audit log, if the server has one.
+    trail: Option<Trail>,
 }
 
 impl Entry {
@@ -198,6 +203,7 @@ impl Entry {
             facts: Mutex::default(),
             trace: None,
             held: Mutex::default(),
+            trail: None,
         }
     }
 
@@ -210,6 +216,12 @@ impl Entry {
     /// Returns the trace of the request, if it is recorded.
     pub(crate) fn trace(&self) -> Option<&RequestTrace> {
         self.trace.as_ref()
+    }
+
+    /// Adds the audit log to which the request is written if it computes.
+    pub(crate) fn with_audit(mut self, audit: Option<&Arc<AuditLog>>) -> Entry {
+        self.trail = audit.map(|log| Trail::new(Arc::clone(log)));
+        self
     }
 
     /// Returns the request's unique id.
@@ -244,6 +256,55 @@ impl Entry {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
     }
 
+    /// Returns the facts for the audit log.
+    pub(crate) fn trail(&self) -> Option<&Trail> {
+        self.trail.as_ref()
+    }
+
+    /// Adds bytes of a stream that are sent.
+    pub(crate) fn audit_sent(&self, bytes: &[u8]) {
+        if let Some(trail) = &self.trail {
+            trail.sent(bytes);
+        }
+    }
+
+    /// Writes the beginning of a stream, or a whole request, to the audit log. The receiver gets `true` when it is on the
+    /// disk.
+    pub(crate) fn audit(&self, phase: Phase) -> oneshot::Receiver<bool> {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(trail) = &self.trail {
+            let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+            trail.write(phase, &self.outcome(&facts), move |result| {
+                // A client that disconnected waits no more.
+                let _ = sender.send(result.is_ok());
+            });
+        }
+        receiver
+    }
+
+    /// Writes the end of a stream to the audit log. The receiver gets `true` when it is on the disk.
+    pub(crate) fn audit_end(&self, is_complete: bool) -> oneshot::Receiver<bool> {
+        if !is_complete {
+            self.note(|facts| facts.finish = Some("error"));
+        }
+        self.audit(Phase::End)
+    }
+
+    /// Returns the facts for the audit log.
+    fn outcome<'a>(&'a self, facts: &'a Facts) -> Outcome<'a> {
+        Outcome {
+            id: &self.id,
+            client_id: self.given.as_deref(),
+            route: self.route,
+            key: facts.key.as_deref(),
+            status: facts.status.map(|status| status.as_u16()),
+            code: facts.code,
+            prompt_tokens: facts.prompt_tokens,
+            completion_tokens: facts.completion_tokens,
+            finish: facts.finish,
+        }
+    }
+
     /// Changes the facts.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
@@ -252,6 +313,14 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        if let Some(trail) = &self.trail
+            && let Some(phase) = trail.unfinished()
+        {
+            // The client disconnected before the answer, or during it.
+            let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+            facts.finish = Some("cancelled");
+            trail.write(phase, &self.outcome(&facts), drop);
+        }
         let shown = self.given.as_deref().unwrap_or(&self.id);
         let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(trace) = &self.trace {

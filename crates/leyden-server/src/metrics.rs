@@ -4,6 +4,7 @@
 //! `leyden_`. Every series exists from the start, with the value 0.
 
 use crate::service_level::{self, Figure, ServiceLevel};
+use leyden_audit::Figures;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -289,13 +290,15 @@ pub(crate) struct ServerFigures {
     pub(crate) lines_dropped: u64,
     /// `None` without TLS.
     pub(crate) tls: Option<TlsFigures>,
+    /// Zeros without an audit log.
+    pub(crate) audit: Figures,
     /// Number of spans: exported and dropped ones; `None` without traces.
     pub(crate) spans: Option<[u64; 2]>,
 }
 
 /// Returns the page for `/metrics`.
 pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFigures) -> String {
-    let ServerFigures { comings, lines_dropped, tls, spans } = *server;
+    let ServerFigures { comings, lines_dropped, tls, audit, spans } = *server;
     let mut out = String::new();
     for (name, help, kind, read) in VALUES {
         head(&mut out, name, help, kind);
@@ -333,6 +336,18 @@ pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFi
     ] {
         head(&mut out, name, help, kind);
         line(&mut out, name, "", value as f64);
+    }
+    for (name, help, value) in [
+        ("leyden_audit_records_total", "Records in the audit log.", audit.records as f64),
+        ("leyden_audit_errors_total", "Records that could not be written.", audit.errors as f64),
+        (
+            "leyden_audit_wait_seconds_total",
+            "Time that answers waited for the audit log.",
+            audit.waited_seconds,
+        ),
+    ] {
+        head(&mut out, name, help, "counter");
+        line(&mut out, name, "", value);
     }
     head(&mut out, "leyden_http_responses_total", "Responses by status class.", "counter");
     for (i, class) in ["2xx", "3xx", "4xx", "5xx"].iter().enumerate() {

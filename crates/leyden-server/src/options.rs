@@ -7,6 +7,7 @@ use crate::log::LogFormat;
 use crate::on_demand::{Changer, Lister, NameFinder, OnDemand, Puller};
 use crate::trace::Traces;
 use leyden_tls::ServerTls;
+use leyden_audit::AuditLog;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +80,8 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// Format of the request log.
     pub log: LogFormat,
+    /// Audit log in which every computed answer is recorded before it is sent.
+    pub audit: Option<Arc<AuditLog>>,
 }
 
 impl fmt::Debug for ServerOptions {
@@ -117,6 +120,7 @@ impl Default for ServerOptions {
             request_time: Duration::from_secs(3600),
             limits: Limits::default(),
             log: LogFormat::Text,
+            audit: None,
         }
     }
 }

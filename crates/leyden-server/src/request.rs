@@ -17,7 +17,7 @@ use crate::worker::{Choice, Ending, Logprobs, Rule, Task, Work};
 use leyden_constrain::{Compiled, Guide};
 use leyden_text::output::{AnswerParts, CallWatch, OutputParser};
 use leyden_text::{AnswerText, StopMatcher};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Fields of chat and completion requests.
@@ -153,6 +153,16 @@ impl Binding {
 }
 
 impl Common {
+    /// Returns the settings for the audit log, and the seed.
+    pub(crate) fn recorded(&self) -> (Map<String, Value>, u64) {
+        let mut settings = self.sampling.recorded();
+        settings.insert("n".to_owned(), self.choices.into());
+        if let Some(most) = self.max_tokens {
+            settings.insert("max_tokens".to_owned(), most.into());
+        }
+        (settings, self.sampling.params.seed)
+    }
+
     /// Returns the tasks for prompts, after compilation of the grammar if their answers have one.
     pub(crate) async fn tasks_after(
         self,

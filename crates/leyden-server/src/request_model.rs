@@ -1,6 +1,6 @@
 //! [`RequestModel`]: the model of a request, with the LoRA adapters that it chose.
 
-use crate::adapters;
+use crate::adapters::{self, ServedAdapter};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -40,6 +40,11 @@ impl RequestModel {
     /// Returns the adapters with their scales.
     pub(crate) fn adapters(&self) -> &AdapterSet {
         &self.adapters
+    }
+
+    /// Returns the adapters as the operator named them, with their scales.
+    pub(crate) fn served_adapters(&self) -> Vec<(&ServedAdapter, f32)> {
+        self.served.adapters.of_set(&self.adapters)
     }
 
     /// Returns the model's name for the answer: the one in the request, or the model's own if the request names none.

@@ -23,6 +23,7 @@ use crate::routes::{self, Found, ROUTES};
 use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use leyden_audit::Phase;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,7 @@ impl App {
         let traces = self.traces.as_ref().filter(|_| found.as_ref().is_some_and(|f| f.route.generates));
         let trace =
             traces.and_then(|traces| traces.begin(request.headers(), request.method().as_str(), &self.ids));
-        let entry = Entry::new(Arc::clone(&self.log), self.ids.next(), given, name).traced(trace);
+        let entry = Entry::new(Arc::clone(&self.log), self.ids.next(), given, name).traced(trace).with_audit(self.audit.as_ref());
         let entry = Arc::new(entry);
         let mut caller = Caller::anybody();
         let origin = self.origins.allowed(request.headers());
@@ -88,7 +89,12 @@ impl App {
             f.status = Some(status);
             f.key = caller.key.map(|_| caller.id.clone());
         });
-        self.http.answered(status.as_u16());
+        if let Err(error) = audited(&entry, &mut response).await {
+            response = failed(dialect, &error);
+            let status = response.status();
+            entry.note(|f| (f.code, f.status) = (Some(error.code), Some(status)));
+        }
+        self.http.answered(response.status().as_u16());
         let headers = response.headers_mut();
         if let Some(origin) = origin {
             cors::open(headers, origin);
@@ -171,6 +177,9 @@ impl App {
         } else {
             Vec::new()
         };
+        if let Some(trail) = entry.trail().filter(|_| route.generates) {
+            trail.begin(&query, &body);
+        }
         let only_unloads = keep_alive::only_unloads(route.path, &body);
         let mut call = Call::new(caller.clone(), Arc::clone(entry), (route.path, variable), query);
         if let RequestBody::Model(wish) = route.body {
@@ -180,6 +189,29 @@ impl App {
         }
         (route.answer)(Arc::clone(self), call.with_body(body, only_unloads)).await
     }
+}
+
+/// Writes a computed answer to the audit log, or the beginning of a stream, before it is sent.
+///
+/// # Errors
+/// 503: it cannot be written.
+async fn audited(entry: &Entry, response: &mut Response<Reply>) -> Result<(), ApiError> {
+    let Some(trail) = entry.trail().filter(|trail| trail.has_computed()) else { return Ok(()) };
+    let written = match response.body().bytes() {
+        Some(bytes) => {
+            trail.sent(bytes);
+            entry.audit(Phase::Whole)
+        }
+        None => entry.audit(Phase::Start),
+    };
+    if !written.await.unwrap_or(false) {
+        let message = "the audit log cannot be written, so no answer is given";
+        return Err(ApiError::unavailable("audit_failed", message, Duration::from_secs(10)));
+    }
+    if response.body().bytes().is_none() {
+        response.body_mut().audit_end();
+    }
+    Ok(())
 }
 
 /// Returns the response to `OPTIONS` with an endpoint's methods.

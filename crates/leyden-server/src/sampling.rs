@@ -9,12 +9,13 @@ use crate::fields::{self, Fields};
 use crate::operation::token_schema;
 use crate::sampling_fields::{NUMBERS, SIZES, field_schema};
 use crate::served::Served;
+use leyden_audit::sha256;
 use leyden_engine::sample::{
     Mirostat, MirostatVersion, Sampler, SamplingParams, SamplingStep, SequenceBreakers,
 };
 use leyden_tasks::ErrorKind;
 use leyden_text::Special;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 
@@ -188,6 +189,44 @@ fn engine(error: &leyden_engine::Error) -> ApiError {
 }
 
 impl Sampling {
+    /// Returns the parameters for the audit log: those that always have a meaning, and those that are not the default.
+    pub(crate) fn recorded(&self) -> Map<String, Value> {
+        let (params, usual) = (&self.params, SamplingParams::default());
+        // Numbers in the digits in which a request would have them.
+        let number = |x: f32| x.to_string().parse::<f64>().unwrap_or_default();
+        let all = json!({
+            "temperature": number(params.temperature), "top_k": params.top_k, "top_p": number(params.top_p),
+            "min_p": number(params.min_p), "typical_p": number(params.typical),
+        });
+        let mut settings = match all {
+            Value::Object(settings) => settings,
+            _ => Map::new(),
+        };
+        let penalties = leyden_engine::sample::Penalties { window: usize::MAX, ..usual.penalties };
+        for (name, value, usual) in [
+            ("top_n_sigma", format!("{:?}", params.top_n_sigma), format!("{:?}", usual.top_n_sigma)),
+            ("xtc", format!("{:?}", params.xtc), format!("{:?}", usual.xtc)),
+            ("penalties", format!("{:?}", params.penalties), format!("{penalties:?}")),
+            ("dry", format!("{:?}", params.dry), format!("{:?}", usual.dry)),
+            ("mirostat", format!("{:?}", params.mirostat), format!("{:?}", usual.mirostat)),
+            (
+                "dynamic_temperature",
+                format!("{:?}", params.dynamic_temperature),
+                format!("{:?}", usual.dynamic_temperature),
+            ),
+            ("samplers", format!("{:?}", params.order), format!("{:?}", usual.order)),
+        ] {
+            if value != usual {
+                settings.insert(name.to_owned(), value.into());
+            }
+        }
+        if !params.logit_bias.is_empty() {
+            let digest = sha256(format!("{:?}", params.logit_bias).as_bytes());
+            settings.insert("logit_bias_sha256".to_owned(), digest.into());
+        }
+        settings
+    }
+
     /// Returns the sampler of one choice, which has accepted the prompt.
     pub(crate) fn sampler(&self, model: &Served, choice: usize, prompt: &[u32]) -> Result<Sampler, ApiError> {
         let of_model = (model.tokenizer.as_ref(), model.tier, model.vocabulary);
@@ -205,7 +244,7 @@ impl Sampling {
 /// Returns the fields in the OpenAPI document.
 pub(crate) fn schema(app: &App) -> Value {
     let ids = format!("^({})$", below(app.vocabulary()));
-    let mut all = serde_json::Map::new();
+    let mut all = Map::new();
     let names = NUMBERS.iter().map(|field| field.name).chain(SIZES.iter().map(|field| field.name));
     all.extend(names.map(|name| (name.to_owned(), field_schema(name))));
     let letters: String = LETTERS.iter().map(|(letter, _)| letter).collect();

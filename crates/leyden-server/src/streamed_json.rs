@@ -4,9 +4,8 @@
 //! takes twenty kilobytes in a tree. So a document is a small tree with placeholders, and each placeholder's part is
 //! serialised straight from the computed values.
 
-use crate::body::Reply;
+use crate::body::{Piece, Reply};
 use crate::replies::plain;
-use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -121,12 +120,13 @@ impl StreamedJson {
         if !more {
             return plain(StatusCode::OK, "application/json", first);
         }
-        let (pieces, receiver) = mpsc::channel::<Bytes>(WAITING);
+        let (pieces, receiver) = mpsc::channel::<Piece>(WAITING);
         tokio::spawn(async move {
             let mut piece = first;
             loop {
                 // The client may have gone.
-                if pieces.send(piece.into()).await.is_err() || !more {
+                let next = if more { Piece::More(piece.into()) } else { Piece::Last(piece.into()) };
+                if pieces.send(next).await.is_err() || !more {
                     return;
                 }
                 piece = Vec::with_capacity(PIECE);

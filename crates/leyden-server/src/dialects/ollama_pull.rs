@@ -5,7 +5,7 @@
 
 use super::ollama;
 use crate::app::App;
-use crate::body::Reply;
+use crate::body::{Piece, Reply};
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::on_demand::Pulling;
@@ -60,13 +60,13 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         };
     };
     let mut heard = app.pulls.join(&name, work)?;
-    let (sender, mut receiver) = mpsc::channel::<Bytes>(1);
+    let (sender, mut receiver) = mpsc::channel::<Piece>(1);
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 line = heard.next() => {
                     let Some(line) = line else { return };
-                    if sender.send(line).await.is_err() {
+                    if sender.send(Piece::More(line)).await.is_err() {
                         return;
                     }
                 }
@@ -80,7 +80,7 @@ pub(crate) async fn answer(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         return Ok(response);
     }
     let mut last = Bytes::new();
-    while let Some(line) = receiver.recv().await {
+    while let Some(Piece::More(line) | Piece::Last(line)) = receiver.recv().await {
         last = line;
     }
     let last: Value = serde_json::from_slice(&last).unwrap_or_default();

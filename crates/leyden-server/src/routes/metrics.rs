@@ -25,6 +25,7 @@ pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, Ap
     let figures = ServerFigures {
         comings: app.models.counts(),
         lines_dropped: app.log().dropped(),
+        audit: app.audit.as_ref().map(|log| log.figures()).unwrap_or_default(),
         tls: app.tls.as_ref().map(Tls::figures),
         spans: app.traces.as_ref().map(|traces| [traces.exporter.exported(), traces.exporter.dropped()]),
     };

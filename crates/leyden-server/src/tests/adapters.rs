@@ -20,7 +20,13 @@ fn adapted() -> Model {
         let path = folder.path().join(seed.to_string());
         leyden_testkit::storyteller_adapter(&path, seed).unwrap();
         let adapter = Arc::new(model.network.adapter(&model.cpus[0], &path).unwrap());
-        ServedAdapter { name: name.map(str::to_owned), path: format!("/srv/secret/{seed}"), scale, adapter }
+        ServedAdapter {
+            name: name.map(str::to_owned),
+            path: format!("/srv/secret/{seed}"),
+            scale,
+            adapter,
+            digest: crate::Fingerprint::known("ad".repeat(32)),
+        }
     };
     let adapters = vec![one(1, None, 0.5), one(2, Some("pirate"), 0.0)];
     Model { adapters, ..model }

@@ -3,6 +3,7 @@
 mod adapters;
 mod answer_sizes;
 mod answers;
+mod audit;
 mod chat_input;
 mod compiling;
 mod connections;
