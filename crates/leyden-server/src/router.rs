@@ -75,7 +75,9 @@ impl App {
         let traces = self.traces.as_ref().filter(|_| found.as_ref().is_some_and(|f| f.route.generates));
         let trace =
             traces.and_then(|traces| traces.begin(request.headers(), request.method().as_str(), &self.ids));
-        let entry = Entry::new(Arc::clone(&self.log), self.ids.next(), given, name).traced(trace).with_audit(self.audit.as_ref());
+        let entry = Entry::new(Arc::clone(&self.log), self.ids.next(), given, name)
+            .traced(trace)
+            .with_audit(self.audit.as_ref());
         let entry = Arc::new(entry);
         let mut caller = Caller::anybody();
         let origin = self.origins.allowed(request.headers());

@@ -319,6 +319,12 @@ impl From<leyden_eval::Error> for Failure {
     }
 }
 
+impl From<leyden_audit::Error> for Failure {
+    fn from(error: leyden_audit::Error) -> Self {
+        Self::new(error)
+    }
+}
+
 impl From<leyden_verify::Error> for Failure {
     fn from(error: leyden_verify::Error) -> Self {
         match error {

@@ -5,6 +5,7 @@
 //! codes.
 
 mod arithmetic;
+mod audit;
 mod batch;
 mod bench;
 mod bundle;
@@ -147,6 +148,7 @@ commands! {
     Eval eval Prove "Measure perplexity, KL divergence and scores of tasks",
     Calibrate calibrate Prove "Calibrate a classifier, for answers with a stated error rate",
     Verify verify Prove "Compare a model with floors: a verdict with signed evidence",
+    Audit audit Prove "Check an audit log, show its records, compute answers again",
     Plan plan Measure "Predict memory, speed and cost, here or on another machine",
     Bench bench Measure "Measure a model's speed, also in turns with llama-bench",
     Load load Measure "Load-test a server with OpenAI's API",
@@ -177,6 +179,7 @@ impl Command {
                 | Command::Bench(_)
                 | Command::Plan(_)
                 | Command::Bundle(_)
+                | Command::Audit(_)
         )
     }
 }

@@ -14,6 +14,7 @@ mod toml_values;
 mod traces;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::iter;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use clap::{Args as _, FromArgMatches};
 use directory::Directory;
 use leyden::{Model, PackCache};
 use leyden_kernels::heap;
@@ -44,15 +46,60 @@ use super::signals;
 /// Time in which the last traces are sent when the server ends.
 const LAST_TRACES: Duration = Duration::from_secs(2);
 
+/// Models and options of a server.
+pub(super) struct Prepared {
+    pub(super) models: Vec<leyden_server::Model>,
+    pub(super) server: ServerOptions,
+    /// Names of all models.
+    names: Vec<String>,
+}
+
 /// Starts the server.
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
-    let config =
-        args.config.as_deref().map(|path| settings::read(path, args)).transpose()?.unwrap_or_default();
+    let notes = args.notes;
+    // What cannot be used is reported before models are loaded.
+    let config = config(args)?;
     let tls_options = args.tls.clone().or(config.tls);
     let keys = tls_options.clients(keys(args)?)?;
-    let tls = tls_options.load(args.notes)?;
-    let traces = args.traces.start(args.notes)?;
+    let tls = tls_options.load(notes)?;
+    let traces = args.traces.start(notes)?;
+    let audit = args.audit.open()?.map(Arc::new);
+    let Prepared { models, mut server, names } = prepare(args, keys, config.entries)?;
+    server.tls.clone_from(&tls);
+    server.traces.clone_from(&traces);
+    server.audit.clone_from(&audit);
+    connections::raise_open_files();
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    leyden_server::serve(models, server, |address: SocketAddr| {
+        let names = if names.is_empty() { "no model yet".to_owned() } else { names.join(", ") };
+        notes.say(&format!("listening on {scheme}://{address}, serving {names}"));
+    })?;
+    traces.iter().for_each(|traces| traces.exporter.finish(LAST_TRACES));
+    audit.map_or(Ok(()), |audit| Ok(audit.close()?))
+}
+
+/// Parses arguments of the command.
+pub(super) fn parsed(words: Vec<OsString>) -> Result<Args, Failure> {
+    let command = Args::augment_args(clap::Command::new("serve")).no_binary_name(true);
+    let matches = command.try_get_matches_from(words);
+    matches
+        .and_then(|matches| Args::from_arg_matches(&matches))
+        .map_err(|error| Failure::usage(error.render().to_string().trim_start_matches("error: ").trim_end()))
+}
+
+/// Reads the file of --config.
+fn config(args: &Args) -> Result<settings::File, Failure> {
+    Ok(args.config.as_deref().map(|path| settings::read(path, args)).transpose()?.unwrap_or_default())
+}
+
+/// Loads the models, and returns the options of the server, without an audit log, TLS or traces.
+pub(super) fn prepare_all(args: &Args) -> Result<Prepared, Failure> {
+    prepare(args, keys(args)?, config(args)?.entries)
+}
+
+/// Loads the models named and those of the file of --config that are loaded at the start.
+fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Prepared, Failure> {
     let (notes, common) = (args.notes, Common::of(args)?);
     if args.end_with_input {
         end_with_input()?;
@@ -75,7 +122,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     let stored = Stored::new(common.clone(), Settings::of(args), directory.clone());
     // A model that cannot be served is left out; the others are served.
     let mut left_out = Vec::new();
-    for Entry { name, model, settings } in config.entries {
+    for Entry { name, model, settings } in entries {
         let found = args.hub.obtain(&model, notes).and_then(|path| {
             let one = prepare::on_demand(&common, settings, name.clone(), path.clone())?;
             directory.add(&name, &model, &path);
@@ -199,8 +246,6 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
         host: args.host.clone(),
         port: args.port,
         keys,
-        tls: tls.clone(),
-        traces: traces.clone(),
         no_auth: args.no_auth,
         allowed_hosts: args.allowed_hosts.clone(),
         allowed_origins: args.cors.clone(),
@@ -219,14 +264,7 @@ pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     server.limits.connections_per_peer = per_peer as usize;
     server.limits.idle_time = Duration::from_secs(args.keep_alive);
     server.limits.body_bytes = args.max_body as usize;
-    connections::raise_open_files();
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    leyden_server::serve(models, server, |address: SocketAddr| {
-        let names = if names.is_empty() { "no model yet".to_owned() } else { names.join(", ") };
-        notes.say(&format!("listening on {scheme}://{address}, serving {names}"));
-    })?;
-    traces.iter().for_each(|traces| traces.exporter.finish(LAST_TRACES));
-    Ok(())
+    Ok(Prepared { models, server, names })
 }
 
 /// Ends the program when standard input is closed.

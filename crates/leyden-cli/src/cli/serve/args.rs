@@ -11,6 +11,7 @@ use super::slo;
 use super::tls::Tls;
 use super::traces::TraceOptions;
 use crate::cli::arithmetic::Arithmetic;
+use crate::cli::audit::AuditOptions;
 use crate::cli::lora::ServedLora;
 use crate::cli::notes::Notes;
 use crate::cli::obtain::Hub;
@@ -193,6 +194,8 @@ pub(crate) struct Args {
     /// End when standard input is closed, for programs that start the server
     #[arg(long, hide = true)]
     pub(super) end_with_input: bool,
+    #[command(flatten)]
+    pub(super) audit: AuditOptions,
     #[command(flatten)]
     pub(super) arithmetic: Arithmetic,
     #[command(flatten)]

@@ -156,7 +156,11 @@ pub(super) fn fingerprint(weights: &dyn WeightSource) -> Fingerprint {
     if weights.path() == Path::new(leyden::EMBEDDED) {
         return Fingerprint::computed(|| Ok(leyden_hub::sha256_of_bytes(Model::embedded_file())));
     }
-    let files: Vec<PathBuf> = weights.paths().into_iter().map(Path::to_owned).collect();
+    fingerprint_of(weights.paths().into_iter().map(Path::to_owned).collect())
+}
+
+/// Returns the fingerprint of files.
+pub(super) fn fingerprint_of(files: Vec<PathBuf>) -> Fingerprint {
     Fingerprint::computed(move || {
         let store = Store::from_env().ok();
         leyden_hub::sha256_of_files(&files, store.as_ref()).map_err(|error| error.to_string())

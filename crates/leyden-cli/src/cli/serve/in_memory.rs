@@ -56,6 +56,7 @@ pub(in crate::cli) fn start(
         step_tokens: STEP_TOKENS.max(options.parallel),
         kv_type: options.kv_type,
         pooling: None,
+        promise: None,
         special_in_content: false,
         bare_calls: true,
         // With many rows in a step there is nothing to gain.

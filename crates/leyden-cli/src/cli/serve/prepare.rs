@@ -193,8 +193,18 @@ fn adapters(settings: &Settings, model: &Model) -> Vec<ServedAdapter> {
         path: lora.path.display().to_string(),
         scale: lora.scale,
         adapter: Arc::clone(adapter),
+        digest: directory::fingerprint_of(files_of(&lora.path)),
     };
     settings.lora.iter().zip(model.adapters()).map(served).collect()
+}
+
+/// Returns the files of an adapter: its file, or the files of its folder.
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
+    let files = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    files
 }
 
 /// Minimum size of the KV cache in tokens for a model loaded on demand, unless its context is shorter.
