@@ -29,8 +29,7 @@ fn list(root: &Path) -> Result<String, String> {
     let mut packages = BTreeMap::new();
     for target in TARGETS {
         linked.extend(crates(root, target)?);
-        let arguments =
-            ["metadata", "--offline", "--locked", "--format-version", "1", "--filter-platform", target];
+        let arguments = ["metadata", "--locked", "--format-version", "1", "--filter-platform", target];
         let metadata: Value =
             serde_json::from_str(&output(root, "cargo", &arguments)?).map_err(|e| e.to_string())?;
         for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -63,7 +62,7 @@ fn list(root: &Path) -> Result<String, String> {
 /// Returns the crates from the registry that the program contains: name and version.
 fn crates(root: &Path, target: &str) -> Result<BTreeSet<(String, String)>, String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["tree", "--offline", "--locked", "-p", "leyden-cli", "-e", "normal,no-proc-macro"]);
+    cargo.args(["tree", "--locked", "-p", "leyden-cli", "-e", "normal,no-proc-macro"]);
     cargo.args(["--prefix", "none", "--no-dedupe", "--format", "{p}", "--target", target]);
     // Tests and tools of the workspace would add features.
     let found = cargo.env_remove("CARGO_RESOLVER_FEATURE_UNIFICATION").current_dir(root).output();
@@ -137,7 +136,7 @@ mod tests {
         for inside in ["serde_json", "ed25519-dalek", "tokio", "rustls"] {
             assert!(names.contains(inside), "{inside}");
         }
-        for outside in ["proptest", "tempfile", "syn", "leyden-cli"] {
+        for outside in ["proptest", "shuttle", "syn", "leyden-cli"] {
             assert!(!names.contains(outside), "{outside}");
         }
     }

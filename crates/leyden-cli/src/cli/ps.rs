@@ -134,7 +134,7 @@ fn service_level(name: &str, level: &Value, out: &mut dyn Write) -> Result<(), F
             Some(value) => format!("{value:.2} s"),
         };
         table.add(vec![
-            format!("{of}_p{}", metric["percentile"]),
+            format!("{of}_p{}", metric["percentile"].as_f64().unwrap_or_default()),
             shown(&metric["bound"]),
             shown(&metric["measured"]),
             metric["count"].as_u64().unwrap_or(0).to_string(),
