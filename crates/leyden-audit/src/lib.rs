@@ -33,6 +33,7 @@ mod line;
 mod log;
 mod read;
 mod record;
+mod report;
 mod scan;
 mod verify;
 mod writer;
@@ -44,7 +45,8 @@ pub use folder::HEAD;
 pub use log::{AuditLog, Figures, Options};
 pub use read::{Entry, read};
 pub use record::{AdapterFacts, Caller, ModelFacts, Phase, Record};
-pub use verify::{Finding, KeySource, Report, VerifyOptions, verify};
+pub use report::{Finding, KeySource, Report};
+pub use verify::{VerifyOptions, verify};
 
 #[cfg(test)]
 mod tests;

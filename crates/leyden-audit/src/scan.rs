@@ -1,4 +1,4 @@
-//! Where a log goes on: its last line, after a check of the last segment.
+//! The end of a log, which the next line continues, after a check of the last segment.
 
 use crate::clock::Stamp;
 use crate::digest::{hex, sha256};

@@ -7,15 +7,15 @@ use crate::error::Error;
 use crate::folder::{self, HEAD, Lines, Next};
 use crate::line::{self, CheckpointBody, ClockBody, CutBody, Hash, Kind, Line, OpenBody, Why};
 use crate::record::{Phase, Record};
+use crate::report::{Finding, KeySource, Report};
 use leyden_verify::Key;
-use serde::Serialize;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of problems and of warnings that are told.
 const MAX_FINDINGS: usize = 100;
 
-/// What a log is compared with.
+/// Keys and copies of checkpoints with which a log is compared.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
     /// Copies of the head, of any age, that were kept elsewhere.
@@ -23,76 +23,6 @@ pub struct VerifyOptions {
     /// File of the key that signed, its public part is enough; without it the key in the first anchor, or else in the log
     /// itself.
     pub key: Option<PathBuf>,
-}
-
-/// A place in a log, and what is to be said of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Finding {
-    /// Path of the file.
-    pub file: String,
-    /// Line in it, from 1; `None` if it is about the whole file.
-    pub line: Option<u64>,
-    /// Description.
-    pub what: String,
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.file, self.what),
-            None => write!(f, "{}: {}", self.file, self.what),
-        }
-    }
-}
-
-/// Source of the key with which signatures were checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KeySource {
-    /// The log itself: a log that was written anew with another key looks the same.
-    #[default]
-    Log,
-    /// An anchor.
-    Anchor,
-    /// A key file.
-    File,
-}
-
-/// Result of the checks.
-#[derive(Clone, Debug, Default, Serialize)]
-#[non_exhaustive]
-pub struct Report {
-    /// Random id of the log.
-    pub log: String,
-    /// Public key of the checkpoints.
-    pub key: String,
-    /// Source of that key.
-    pub key_from: KeySource,
-    /// Number of segments.
-    pub segments: u64,
-    /// Number of lines.
-    pub records: u64,
-    /// Number of lines that are records of requests or rows.
-    pub entries: u64,
-    /// Number of checkpoints with a right signature.
-    pub checkpoints: u64,
-    /// Number of lines after the last checkpoint, which no signature covers.
-    pub unsigned: u64,
-    /// Time of the first line.
-    pub first: Option<String>,
-    /// Time of the last line.
-    pub last: Option<String>,
-    /// True if the log ends with the checkpoint of a closed log.
-    pub closed: bool,
-    /// True if a process writes the log at present.
-    pub in_use: bool,
-    /// Differences from what the log must be: it was changed.
-    pub problems: Vec<Finding>,
-    /// What an auditor should know of, and what a crash or a clock that was set explains.
-    pub warnings: Vec<Finding>,
-    /// Problems and warnings beyond the maximum, which are left out.
-    pub left_out: u64,
 }
 
 /// A checkpoint from outside of the segments.

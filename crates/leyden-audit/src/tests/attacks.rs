@@ -71,7 +71,7 @@ impl Lab {
     }
 }
 
-/// What the auditor has.
+/// Means of the auditor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum With {
     Nothing,
@@ -430,8 +430,7 @@ fn attacks_are_told_with_file_and_line() {
     }
 }
 
-/// What no anchor can tell: without one, a log that ends at an earlier checkpoint is a right log. This is why anchors
-/// are kept elsewhere.
+/// Without an anchor, a log that ends at an earlier checkpoint is a right log. This is why anchors are kept elsewhere.
 #[test]
 fn what_needs_an_anchor_is_not_told_without_one() {
     let lab = Lab::new();
