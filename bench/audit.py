@@ -6,7 +6,7 @@
 LEYDEN is the program, MODEL what `leyden serve` takes, by default the embedded model. Starts both servers on free ports at once;
 in each round each is loaded alone for some seconds, in turns. With --embed the clients ask /v1/embeddings, else /v1/completions
 with --tokens tokens. Needs nothing but Python. Prints one JSON object: answers per second of each round, the ratio of the medians,
-and of the audit log the flushes' mean wait.
+processor time of the server per answer, and the mean wait for the audit log.
 """
 
 import argparse
@@ -54,6 +54,13 @@ def load(address, path, body, clients, seconds):
     return sum(counts) / (time.monotonic() - begun)
 
 
+def cpu_seconds(process):
+    """Processor time of a server so far (Linux)."""
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def metric(address, name):
     connection = http.client.HTTPConnection(address)
     connection.request("GET", "/metrics")
@@ -87,13 +94,18 @@ def main():
             body = {"prompt": "Once upon a time", "max_tokens": given.tokens, "ignore_eos": True, "stream": given.stream}
         body = json.dumps(body)
         rates = {name: [] for name in servers}
+        used = {name: [] for name in servers}
         try:
             for address in [address for _, address in servers.values()]:
                 load(address, path, body, given.clients, 1)
             for number in range(given.rounds):
                 names = list(servers) if number % 2 == 0 else list(servers)[::-1]
                 for name in names:
-                    rates[name].append(round(load(servers[name][1], path, body, given.clients, given.seconds), 2))
+                    process, address = servers[name]
+                    before = cpu_seconds(process)
+                    rate = load(address, path, body, given.clients, given.seconds)
+                    rates[name].append(round(rate, 2))
+                    used[name].append(round(1000 * (cpu_seconds(process) - before) / (rate * given.seconds), 3))
             address = servers["with"][1]
             records = metric(address, "leyden_audit_records_total")
             waited = metric(address, "leyden_audit_wait_seconds_total")
@@ -104,6 +116,7 @@ def main():
     medians = {name: statistics.median(all) for name, all in rates.items()}
     print(json.dumps({
         "rates": rates, "median": medians, "ratio": round(medians["with"] / medians["without"], 4),
+        "cpu_ms_per_answer": {name: statistics.median(all) for name, all in used.items()},
         "records": int(records), "wait_ms_per_record": round(1000 * waited / max(records, 1), 3),
     }, indent=1))
 
