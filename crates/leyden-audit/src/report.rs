@@ -68,6 +68,8 @@ pub struct Report {
     pub problems: Vec<Finding>,
     /// Facts that an auditor should know, which a crash or a clock that was set explains.
     pub warnings: Vec<Finding>,
-    /// Problems and warnings beyond the maximum, which are left out.
-    pub left_out: u64,
+    /// Number of problems beyond the maximum, which are left out.
+    pub problems_left_out: u64,
+    /// Number of warnings beyond the maximum, which are left out.
+    pub warnings_left_out: u64,
 }

@@ -123,7 +123,7 @@ pub fn verify(folder: &Path, options: &VerifyOptions) -> Result<Report, Error> {
 
 impl Checks {
     fn problem(&mut self, path: &Path, line: Option<u64>, what: impl Into<String>) {
-        Self::tell(&mut self.report.problems, &mut self.report.left_out, path, line, what.into());
+        Self::tell(&mut self.report.problems, &mut self.report.problems_left_out, path, line, what.into());
     }
 
     /// Tells of an error, at its own place or else that of `path`.
@@ -133,7 +133,7 @@ impl Checks {
     }
 
     fn warning(&mut self, path: &Path, line: Option<u64>, what: impl Into<String>) {
-        Self::tell(&mut self.report.warnings, &mut self.report.left_out, path, line, what.into());
+        Self::tell(&mut self.report.warnings, &mut self.report.warnings_left_out, path, line, what.into());
     }
 
     fn tell(list: &mut Vec<Finding>, left_out: &mut u64, path: &Path, line: Option<u64>, what: String) {

@@ -38,7 +38,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         print(&report, out)?;
     }
     out.flush()?;
-    match report.problems.len() as u64 + report.left_out {
+    match report.problems.len() as u64 + report.problems_left_out {
         0 => Ok(()),
         1 => Err(Failure::new("the audit log is not as it was written: 1 problem")),
         n => Err(Failure::new(format!("the audit log is not as it was written: {n} problems"))),
@@ -59,14 +59,17 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "lines        {} in {} segments", report.records, report.segments)?;
     writeln!(out, "records      {}", report.entries)?;
     writeln!(out, "checkpoints  {}, {} lines after the last one", report.checkpoints, report.unsigned)?;
-    for (heading, findings) in [("warnings", &report.warnings), ("problems", &report.problems)] {
+    for (heading, findings, left_out) in [
+        ("warnings", &report.warnings, report.warnings_left_out),
+        ("problems", &report.problems, report.problems_left_out),
+    ] {
         if !findings.is_empty() {
             writeln!(out, "\n{heading}:")?;
             findings.iter().try_for_each(|finding| writeln!(out, "  {finding}"))?;
         }
-    }
-    if report.left_out > 0 {
-        writeln!(out, "  and {} more", report.left_out)?;
+        if left_out > 0 {
+            writeln!(out, "  and {left_out} more")?;
+        }
     }
     if report.problems.is_empty() {
         writeln!(out, "\nunchanged")?;
