@@ -1,5 +1,6 @@
 //! `leyden audit`: checks and shows audit logs, and computes their answers again.
 
+mod entries;
 mod keygen;
 mod options;
 mod replay;
@@ -7,8 +8,6 @@ mod show;
 mod verify;
 
 use std::io::Write;
-
-use leyden_audit::{Content, ContentKey, Entry};
 
 pub(super) use options::AuditOptions;
 
@@ -46,9 +45,4 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Action::Replay(args) => replay::execute(args, out),
         Action::Keygen(args) => keygen::execute(args, out),
     }
-}
-
-/// Returns the decrypted content of a record; `None` without a key or without content.
-fn content(entry: &Entry, key: Option<&ContentKey>) -> Result<Option<Content>, Failure> {
-    Ok(key.map(|key| entry.content(key)).transpose()?.flatten())
 }

@@ -11,7 +11,7 @@ use leyden_audit::{AuditLog, ContentKey, Entry, Options, Phase, Record, read, sh
 use leyden_server::{InMemory, LogFormat};
 use serde_json::{Value, json};
 
-use super::{content, show};
+use super::entries::{content, is_of};
 use crate::cli::failure::Failure;
 use crate::cli::serve;
 
@@ -80,7 +80,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 fn find(args: &Args) -> Result<(Entry, Entry), Failure> {
     let mut found: Vec<Entry> = Vec::new();
     read(&args.folder, |entry| {
-        if show::is_of(&entry, &args.id) {
+        if is_of(&entry, &args.id) {
             found.push(entry);
         }
         found.len() < 3

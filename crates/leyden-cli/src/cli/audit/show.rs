@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use leyden_audit::{ContentKey, Entry, Phase, read};
 use serde_json::Value;
 
-use super::content;
+use super::entries::{content, is_of};
 use crate::cli::failure::Failure;
 use crate::cli::text::printable;
 
@@ -58,11 +58,6 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns true if a record has this id, or its client gave it.
-pub(super) fn is_of(entry: &Entry, id: &str) -> bool {
-    entry.record.id == id || entry.record.other.get("client_id").is_some_and(|given| given == id)
 }
 
 fn one(
