@@ -26,6 +26,8 @@ pub enum Next {
 
 /// Rows for a computation, and its answers.
 pub struct Feed<'a> {
+    /// Locked before the state, and while a row is read: answers are taken meanwhile.
+    source: Mutex<Box<dyn Source + 'a>>,
     state: Mutex<State<'a>>,
     changed: Condvar,
     stop: &'a (dyn Fn() -> bool + Sync),
@@ -46,7 +48,6 @@ struct Flight {
 
 /// State of a run.
 pub(crate) struct State<'a> {
-    source: Box<dyn Source + 'a>,
     pub(crate) sink: &'a mut dyn Sink,
     error_row: &'a (dyn Fn(&Item, &str) -> String + Sync),
     progress: &'a (dyn Fn(&Progress) + Sync),
@@ -63,7 +64,10 @@ pub(crate) struct State<'a> {
     number: u64,
     pub(crate) ended: bool,
     pub(crate) counts: Progress,
-    pub(crate) first_error: Option<String>,
+    /// First row with an error in the order of the input: its number, and its place with the reason.
+    pub(crate) first_error: Option<(u64, String)>,
+    /// True if answers are not durable yet.
+    is_dirty: bool,
     pub(crate) fault: Option<Error>,
     flushed: Instant,
     shown: Instant,
@@ -76,7 +80,6 @@ impl<'a> Feed<'a> {
         let counts = Progress { kept, done: kept - failed, failed, ..Progress::default() };
         let now = Instant::now();
         let state = State {
-            source,
             sink,
             error_row,
             progress,
@@ -91,11 +94,12 @@ impl<'a> Feed<'a> {
             ended: false,
             counts,
             first_error: None,
+            is_dirty: false,
             fault: None,
             flushed: now,
             shown: now,
         };
-        Feed { state: Mutex::new(state), changed: Condvar::new(), stop }
+        Feed { source: Mutex::new(source), state: Mutex::new(state), changed: Condvar::new(), stop }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State<'a>> {
@@ -129,15 +133,49 @@ impl<'a> Feed<'a> {
         if (self.stop)() {
             return Next::End;
         }
-        let mut state = self.lock();
-        let next = state.next().unwrap_or_else(|error| {
-            state.fault.get_or_insert(error);
+        let next = self.read_next().unwrap_or_else(|error| {
+            self.lock().fault.get_or_insert(error);
             Next::End
         });
         if matches!(next, Next::End) {
             self.changed.notify_all();
         }
         next
+    }
+
+    fn read_next(&self) -> Result<Next, Error> {
+        loop {
+            if let Some(next) = self.lock().without_source()? {
+                return Ok(next);
+            }
+            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another thread may have read the last row meanwhile.
+            if self.lock().ended {
+                return Ok(Next::End);
+            }
+            let row = source.next()?;
+            let mut state = self.lock();
+            state.counts.share = source.share();
+            match row {
+                None => {
+                    state.ended = true;
+                    return Ok(Next::End);
+                }
+                Some(row) => {
+                    if let Some(item) = state.read(row)? {
+                        return Ok(Next::Row(item));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes all answers so far durable.
+    pub fn flush(&self) {
+        let mut state = self.lock();
+        if let Err(error) = state.flush() {
+            state.fault.get_or_insert(error);
+        }
     }
 
     /// Takes the answer to the row with this number. A second answer is ignored.
@@ -201,15 +239,16 @@ impl<'a> Feed<'a> {
 }
 
 impl State<'_> {
-    fn next(&mut self) -> Result<Next, Error> {
+    /// Returns what is next without the source; `None` if a row is to be read.
+    fn without_source(&mut self) -> Result<Option<Next>, Error> {
         if self.fault.is_some() {
-            return Ok(Next::End);
+            return Ok(Some(Next::End));
         }
         if let Some(item) = self.queue.pop_front() {
-            return Ok(Next::Row(item));
+            return Ok(Some(Next::Row(item)));
         }
         if self.only_queue || self.ended {
-            return Ok(Next::End);
+            return Ok(Some(Next::End));
         }
         let low = self.in_flight.first_key_value().map_or(self.number, |(number, _)| *number);
         let full = self.number - low >= self.limits.window as u64
@@ -217,17 +256,21 @@ impl State<'_> {
         if full {
             // Rows that were given back are computed after the others.
             let others = self.in_flight.len() > self.n_given_back;
-            return Ok(if others { Next::Wait } else { Next::End });
+            return Ok(Some(if others { Next::Wait } else { Next::End }));
         }
-        loop {
-            let Some(row) = self.source.next()? else {
-                self.ended = true;
-                return Ok(Next::End);
-            };
-            if let Some(item) = self.read(row)? {
-                return Ok(Next::Row(item));
-            }
+        if self.in_flight.is_empty() && self.flushed.elapsed() >= LOOK_EVERY {
+            // The source may wait long for the next row.
+            self.flush()?;
         }
+        Ok(None)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_dirty) {
+            self.sink.flush()?;
+            self.flushed = Instant::now();
+        }
+        Ok(())
     }
 
     /// Takes a row of the source. Returns it if it is to be computed.
@@ -274,14 +317,16 @@ impl State<'_> {
             None => self.counts.done += 1,
             Some(reason) => {
                 self.counts.failed += 1;
-                self.first_error.get_or_insert_with(|| format!("{}: {reason}", item.row.place));
+                if self.first_error.as_ref().is_none_or(|(first, _)| number < *first) {
+                    self.first_error = Some((number, format!("{}: {reason}", item.row.place)));
+                }
             }
         }
         // A copy only if the computation still holds the row.
         self.sink.put(Arc::try_unwrap(item).unwrap_or_else(|item| (*item).clone()), answer)?;
+        self.is_dirty = true;
         if self.flushed.elapsed() >= self.limits.flush_every {
-            self.sink.flush()?;
-            self.flushed = Instant::now();
+            self.flush()?;
         }
         if self.shown.elapsed() >= LOOK_EVERY {
             self.show();
@@ -299,7 +344,6 @@ impl State<'_> {
     }
 
     pub(crate) fn show(&mut self) {
-        self.counts.share = self.source.share();
         (self.progress)(&self.counts);
         self.shown = Instant::now();
     }

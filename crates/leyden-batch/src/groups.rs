@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of rows of the first group.
-const FIRST: usize = 32;
+const FIRST_GROUP: usize = 32;
 /// Maximum number of rows of a group.
-const MOST: usize = 256;
+const MAX_GROUP: usize = 256;
 /// Target time of a group, so that progress is shown and an interrupt is noticed in time.
-const TIME: Duration = Duration::from_secs(1);
+const TARGET_TIME: Duration = Duration::from_secs(1);
 
 /// Computation of groups of rows by a function, which returns the answer to each row, or the reason why it has none. The size of
 /// groups follows the time that they take.
@@ -26,7 +26,7 @@ impl<F> Groups<F> {
     where
         F: FnMut(&[Arc<Item>]) -> Result<Vec<Result<Answer, String>>, E>,
     {
-        Groups { compute, size: FIRST }
+        Groups { compute, size: FIRST_GROUP }
     }
 }
 
@@ -42,10 +42,7 @@ pub trait GroupFunction {
     fn call(&mut self, items: &[Arc<Item>]) -> Result<Vec<Result<Answer, String>>, Self::Failure>;
 }
 
-impl<E, F: FnMut(&[Arc<Item>]) -> Result<Vec<Result<Answer, String>>, E>> GroupFunction for F
-where
-    F: FnMut(&[Arc<Item>]) -> Result<Vec<Result<Answer, String>>, E>,
-{
+impl<E, F: FnMut(&[Arc<Item>]) -> Result<Vec<Result<Answer, String>>, E>> GroupFunction for F {
     type Failure = E;
 
     fn call(&mut self, items: &[Arc<Item>]) -> Result<Vec<Result<Answer, String>>, E> {
@@ -75,11 +72,12 @@ impl<F: GroupFunction> Computation for Groups<F> {
                     Err(reason) => feed.refuse(&item, &reason),
                 }
             }
+            feed.flush();
             let took = start.elapsed();
-            if took > 2 * TIME {
+            if took > 2 * TARGET_TIME {
                 self.size = (self.size / 2).max(1);
-            } else if 2 * took < TIME {
-                self.size = (2 * self.size).min(MOST);
+            } else if 2 * took < TARGET_TIME {
+                self.size = (2 * self.size).min(MAX_GROUP);
             }
         }
     }

@@ -190,7 +190,7 @@ pub fn run<C: Computation>(run: Run<'_>, computation: &mut C) -> Result<Summary,
         failed,
         skipped,
         kept: counts.kept,
-        first_error: state.first_error.take(),
+        first_error: state.first_error.take().map(|(_, error)| error),
         stopped: !complete,
     };
     if complete {

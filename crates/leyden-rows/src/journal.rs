@@ -242,13 +242,14 @@ impl Journal {
         self.path.is_some()
     }
 
-    /// Number of processes that began after the last finished row and did not end in order: 0 unless processes were killed.
+    /// Returns the number of processes that began after the last finished row and did not end in order: 0 unless processes were
+    /// killed.
     #[must_use]
     pub fn deaths(&self) -> u32 {
         self.deaths
     }
 
-    /// Number of times that a process ended while it computed this row alone.
+    /// Returns the number of times that a process ended while it computed this row alone.
     #[must_use]
     pub fn trials(&self, number: u64) -> u32 {
         self.trials.get(&number).copied().unwrap_or(0)
@@ -285,7 +286,7 @@ impl Journal {
         }
     }
 
-    /// Number of rows of an earlier run that the input has not had so far.
+    /// Returns the number of rows of an earlier run that the input has not had so far.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -36,7 +36,7 @@ fn prompts_become_answers_in_their_order() {
     let rows =
         prompts(20) + "{\"custom_id\":\"long\",\"prompt\":\"The king\",\"max_tokens\":3,\"temperature\":0}\n";
     let (input, out) = (files.add("in.jsonl", rows.as_bytes()), files.path("out.jsonl"));
-    let ask = ["batch", &input, &out, "--task", "complete", "-n", "6", "--temp", "1", "--json"];
+    let ask = ["batch", &input, &out, "--task", "complete", "-n", "6", "--temp", "1", "-q", "--json"];
     let counts: Value = serde_json::from_str(&leyden(&ask).ok()).unwrap();
     assert_eq!((&counts["read"], &counts["done"], &counts["failed"]), (&json!(21), &json!(21), &json!(0)));
     let answers = read(&out);
@@ -129,9 +129,18 @@ fn templates_tables_and_schemas() {
         let answer: Value = serde_json::from_str(row["output"].as_str().unwrap()).unwrap();
         assert!(answer == json!({ "a": "x" }) || answer == json!({ "a": "y" }), "{answer}");
     }
-    let told =
-        leyden(&["batch", &table, &out, "--task", "chat", "--prompt-template", "{{ nobody }}", "--restart"])
-            .failed(1);
+    let told = leyden(&[
+        "batch",
+        &table,
+        &out,
+        "--task",
+        "chat",
+        "--prompt-template",
+        "{{ nobody }}",
+        "--restart",
+        "-q",
+    ])
+    .failed(1);
     assert!(told.contains("field `nobody`: missing"), "{told}");
 }
 
@@ -154,7 +163,7 @@ fn requests_of_openai_get_responses() {
         request("a", "/v1/completions", json!({ "prompt": "x" })),
     ];
     let (input, out) = (files.add("in.jsonl", rows.concat().as_bytes()), files.path("out.jsonl"));
-    let told = leyden(&["batch", &input, &out]).failed(1);
+    let told = leyden(&["batch", &input, &out, "-q"]).failed(1);
     assert!(told.contains("rows without a result: 3 of 6"), "{told}");
     let lines = read(&out);
     let body = |i: usize| &lines[i]["response"]["body"];
@@ -185,8 +194,8 @@ fn documents_of_a_folder_are_rows() {
     files.add("docs/sub/c.html", b"<p>w9</p>");
     files.add("docs/bad.txt", b"");
     let out = files.path("out.jsonl");
-    let told =
-        leyden(&["batch", &files.path("docs"), &out, "--task", "classify", "--model", &folder]).failed(1);
+    let told = leyden(&["batch", &files.path("docs"), &out, "--task", "classify", "--model", &folder, "-q"])
+        .failed(1);
     assert!(told.contains("bad.txt: empty file"), "{told}");
     let rows = read(&out);
     let paths: Vec<&str> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
@@ -199,7 +208,9 @@ fn encoders_answer_as_their_commands_do() {
     let files = Files::new();
     let (folder, _) = model(&files, "bert, labels");
     let input = files.add("in.jsonl", b"{\"text\":\"w5 w6\"}\n{\"text\":7}\n{\"text\":\"w7\"}\n");
-    let (out, other) = (files.path("a.jsonl"), files.path("b.jsonl"));
+    // The folder of the first files is the model.
+    let outputs = Files::new();
+    let (out, other) = (outputs.path("a.jsonl"), outputs.path("b.jsonl"));
     leyden(&["batch", &input, &out, "--task", "classify", "-m", &folder, "-q"]).failed(1);
     leyden(&["classify", &folder, "--file", &input, "-o", &other, "-q"]).failed(1);
     assert_eq!(read(&out), read(&other));
