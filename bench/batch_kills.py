@@ -1,6 +1,6 @@
 """Kills `leyden batch` at random moments until its output is complete, and compares it with an undisturbed run.
 
-    python3 bench/batch_kills.py target/release/leyden --rows 20000 --kills 500
+    python3 bench/batch_kills.py target/release/leyden --rows 20000 --kills 500 --task classify --labels king,fox,sea
 
 Every row must be in the output once, in the order of the input, and equal to that of the undisturbed run. Prints a JSON
 object with the number of kills and of rows that were done at each.
@@ -25,7 +25,8 @@ def main() -> int:
     parser.add_argument("--model", help="model; by default the embedded one")
     parser.add_argument("--task", default="complete")
     parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    # Other options are those of `leyden batch`.
+    args, others = parser.parse_known_args()
     draw = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -34,6 +35,7 @@ def main() -> int:
             for i in range(args.rows):
                 file.write(json.dumps({"custom_id": f"r{i}", "text": f"Row {i} is about {draw.choice(['a king', 'a fox', 'the sea'])}."}) + "\n")
         options = ["--task", args.task, "-q"] + (["--model", args.model] if args.model else [])
+        options += others
         if args.task in ("chat", "complete"):
             options += ["-n", "1"]
         start = time.monotonic()
