@@ -74,7 +74,7 @@ pub(super) fn execute(args: &Args, out: &mut (dyn Write + Send)) -> Result<(), F
                 let dialect = generate::Dialect::new(args, task, &texts, schema)?;
                 requests::run(&setting, (source, &mut sink), &dialect, &tokens)?
             }
-            task => encode::run(&setting, (source, &mut sink), task, texts)?,
+            task => encode::run(&setting, (source, &mut sink), task, &texts)?,
         }
     };
     report(&setting, &counts, &tokens, out)

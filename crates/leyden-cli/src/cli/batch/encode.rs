@@ -19,7 +19,7 @@ pub(super) fn run(
     setting: &Setting<'_>,
     (source, sink): (Box<dyn Source + '_>, &mut Sink<'_>),
     task: Task,
-    texts: Texts,
+    texts: &Texts,
 ) -> Result<Counts, Failure> {
     let args = setting.args;
     let mut options = EmbedOptions::default().truncate(args.truncate);
@@ -46,7 +46,7 @@ pub(super) fn run(
                 Ok(extract::parts(texts, found, args.aggregation))
             })
         }
-        Task::Rerank => rerank(setting, rows, &options, &texts),
+        Task::Rerank => rerank(setting, rows, &options, texts),
         _ => {
             options.pooling = args.pooling;
             options.dimensions = args.dimensions;
@@ -87,7 +87,7 @@ fn each<'m, T: Shown>(
     setting: &'m Setting<'m>,
     (source, sink): (Box<dyn Source + '_>, &mut Sink<'_>),
     options: &EmbedOptions,
-    texts: Texts,
+    texts: &Texts,
     compute: impl Fn(&mut Embedder<'m>, &[&str]) -> Result<Vec<T>, Error>,
 ) -> Result<Counts, Failure> {
     let form = sink.form();
