@@ -95,6 +95,31 @@ fn without_key(error: ApiError, identities: &[String]) -> ApiError {
     ApiError { message, ..error }
 }
 
+/// Caller of a request that the server makes itself, for a row of a batch; its key was checked already.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted(pub(crate) Caller);
+
+/// Returns the boundary of a body of `multipart/form-data`.
+///
+/// # Errors
+/// 415 for another type, a compressed body, and for requests of pages of other origins, which a browser sends without asking.
+pub(crate) fn upload_boundary(headers: &HeaderMap, foreign: bool) -> Result<String, ApiError> {
+    let refuse =
+        |message| Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+    if foreign {
+        return refuse("pages of this origin may not upload files; allow it with --cors");
+    }
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|v| !v.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return refuse("a Content-Encoding is not supported");
+    }
+    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    match multer::parse_boundary(value) {
+        Ok(boundary) => Ok(boundary),
+        Err(_) => refuse("the Content-Type must be multipart/form-data with a boundary"),
+    }
+}
+
 /// Refuses bodies that are not plain JSON: other types, unless `any` is set, and compressed ones.
 pub(crate) fn check_content(headers: &HeaderMap, any: bool) -> Result<(), ApiError> {
     let refuse =

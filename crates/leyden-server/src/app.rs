@@ -2,6 +2,7 @@
 
 use crate::answer_memory::AnswerMemory;
 use crate::auth::ApiKeys;
+use crate::batches::Batches;
 use crate::cors::Origins;
 use crate::dialects::answer_store::AnswerStore;
 use crate::error::ApiError;
@@ -58,6 +59,8 @@ pub(crate) struct App {
     /// TLS of the listening socket; `None` without it.
     pub(crate) tls: Option<Tls>,
     pub(crate) traces: Option<Traces>,
+    /// Uploaded files and batches.
+    pub(crate) batches: Option<Arc<Batches>>,
     pub(crate) limits: Limits,
     pub(crate) http: HttpMetrics,
     /// Semaphore for compiling grammars.
@@ -114,6 +117,9 @@ impl App {
         let room = (options.memory, Times::of(options.limits.room_wait));
         let models = Models::start(models, on_demand, room, &log)?;
         let models = Arc::new(models.found_by(options.names.take(), options.list.take()));
+        let batches =
+            options.batch_dir.as_deref().map(|folder| Batches::open(folder, &options.limits)).transpose()?;
+        let batches = batches.map(Arc::new);
         let processors = available_parallelism().map_or(1, NonZero::get);
         Ok(App {
             grammar_compiling: FairSemaphore::new(WorkKind::grammars(processors), options.keys.is_some()),
@@ -127,6 +133,7 @@ impl App {
             keys: options.keys,
             traces: options.traces,
             tls: options.tls.map(|files| Tls::new(files, options.tls_interval)),
+            batches,
             limits: options.limits,
             http: HttpMetrics::default(),
             request_time: options.request_time,

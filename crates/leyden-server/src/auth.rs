@@ -300,6 +300,12 @@ impl ApiKeys {
         Ok(Caller { key: Some(i), id: key.id.clone(), priority: key.priority, admin })
     }
 
+    /// Returns the caller with the key of this name; `None` if there is none or it may not do this.
+    pub(crate) fn named(&self, id: &str, access: Access) -> Option<Caller> {
+        let i = self.keys.iter().position(|key| key.id == id)?;
+        self.caller(i, access).ok()
+    }
+
     /// Takes a request from the rate limits of the caller's key.
     ///
     /// # Errors

@@ -13,7 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::{mpsc::Receiver, oneshot};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// Body of a response.
@@ -116,6 +117,15 @@ impl Reply {
             }
         }
     }
+
+    /// Returns all bytes.
+    pub(crate) async fn into_bytes(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut self).poll_frame(context)).await {
+            bytes.extend(frame.into_data().unwrap_or_default());
+        }
+        bytes
+    }
 }
 
 impl Body for Reply {
@@ -163,61 +173,119 @@ const MIN_RATE: usize = 16 << 10;
 pub(crate) async fn read<B>(
     body: B,
     limits: &Limits,
-    mut contention: Option<ContentionSignal>,
+    contention: Option<ContentionSignal>,
 ) -> Result<Vec<u8>, ApiError>
 where
     B: Body<Data = Bytes>,
 {
-    let too_large = || {
-        let message = format!("the body is larger than {} bytes", limits.body_bytes);
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
-    };
-    let late = |message: String| ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
-    // A body whose announced length is too large is refused before any of it is read.
-    if body.size_hint().lower() > limits.body_bytes as u64 {
-        return Err(too_large());
-    }
-    let mut body = std::pin::pin!(body);
+    let body = std::pin::pin!(body);
+    let mut pieces = Pieces::new(body, limits, limits.body_bytes, contention)?;
     let mut bytes = Vec::new();
-    let started = Instant::now();
-    loop {
-        // Bytes that have arrived extend the deadline, up to `body_time`.
-        let bought = Duration::from_secs((bytes.len() / limits.body_rate) as u64);
-        let due = started + (limits.body_stall + bought).min(limits.body_time);
-        let stalls = Instant::now() + limits.body_stall;
-        let asked = async {
-            match &mut contention {
-                Some(contention) => contention.wait().await,
-                None => std::future::pending().await,
-            }
-        };
-        let frame = tokio::select! {
-            biased;
-            frame = timeout_at(due.min(stalls), poll_fn(|cx| body.as_mut().poll_frame(cx))) => frame,
-            () = asked => {
-                let time = started.elapsed();
-                if time > MIN_RATE_AFTER && (bytes.len() as f64) < time.as_secs_f64() * MIN_RATE as f64 {
-                    return Err(late("the body is too slow while other connections wait".to_owned()));
+    while let Some(data) = pieces.next().await? {
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+/// Sends the pieces of a body of at most `most` bytes to an endpoint, and an error behind them if the body fails as in [`read`].
+pub(crate) async fn forward<B>(
+    body: B,
+    limits: &Limits,
+    most: usize,
+    contention: Option<ContentionSignal>,
+    to: Sender<Result<Bytes, ApiError>>,
+) where
+    B: Body<Data = Bytes>,
+{
+    let body = std::pin::pin!(body);
+    let mut pieces = match Pieces::new(body, limits, most, contention) {
+        Ok(pieces) => pieces,
+        Err(error) => return drop(to.send(Err(error)).await),
+    };
+    while let Some(piece) = pieces.next().await.transpose() {
+        let failed = piece.is_err();
+        // The endpoint may need no more.
+        if to.send(piece).await.is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// Reader of a body, with its limits of size and time.
+struct Pieces<'a, B> {
+    body: Pin<&'a mut B>,
+    limits: &'a Limits,
+    most: usize,
+    contention: Option<ContentionSignal>,
+    taken: usize,
+    started: Instant,
+}
+
+impl<'a, B: Body<Data = Bytes>> Pieces<'a, B> {
+    fn new(
+        body: Pin<&'a mut B>,
+        limits: &'a Limits,
+        most: usize,
+        contention: Option<ContentionSignal>,
+    ) -> Result<Pieces<'a, B>, ApiError> {
+        let pieces = Pieces { body, limits, most, contention, taken: 0, started: Instant::now() };
+        // A body whose announced length is too large is refused before any of it is read.
+        if pieces.body.size_hint().lower() > most as u64 {
+            return Err(pieces.too_large());
+        }
+        Ok(pieces)
+    }
+
+    fn too_large(&self) -> ApiError {
+        let message = format!("the body is larger than {} bytes", self.most);
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    }
+
+    /// Returns the next bytes; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let Limits { body_stall, body_rate, body_time, .. } = *self.limits;
+        let late = |message: String| ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
+        loop {
+            // Bytes that have arrived extend the deadline, up to `body_time`.
+            let bought = Duration::from_secs((self.taken / body_rate) as u64);
+            let due = self.started + (body_stall + bought).min(body_time);
+            let stalls = Instant::now() + body_stall;
+            let contention = &mut self.contention;
+            let asked = async {
+                match contention {
+                    Some(contention) => contention.wait().await,
+                    None => std::future::pending().await,
                 }
-                continue;
-            }
-        };
-        match frame {
-            Err(_) => {
-                let Limits { body_stall, body_rate, body_time, .. } = limits;
-                return Err(late(format!(
-                    "the body does not arrive: a pause of {body_stall:?}, fewer than {body_rate} bytes a second, or \
-                     more than {body_time:?} in all"
-                )));
-            }
-            Ok(None) => return Ok(bytes),
-            Ok(Some(Err(_))) => return Err(ApiError::body("the body is incomplete")),
-            Ok(Some(Ok(frame))) => {
-                let Ok(data) = frame.into_data() else { continue };
-                if data.len() > limits.body_bytes - bytes.len() {
-                    return Err(too_large());
+            };
+            let body = &mut self.body;
+            let frame = tokio::select! {
+                biased;
+                frame = timeout_at(due.min(stalls), poll_fn(|cx| body.as_mut().poll_frame(cx))) => frame,
+                () = asked => {
+                    let time = self.started.elapsed();
+                    if time > MIN_RATE_AFTER && (self.taken as f64) < time.as_secs_f64() * MIN_RATE as f64 {
+                        return Err(late("the body is too slow while other connections wait".to_owned()));
+                    }
+                    continue;
                 }
-                bytes.extend_from_slice(&data);
+            };
+            match frame {
+                Err(_) => {
+                    return Err(late(format!(
+                        "the body does not arrive: a pause of {body_stall:?}, fewer than {body_rate} bytes a second, or \
+                         more than {body_time:?} in all"
+                    )));
+                }
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(_))) => return Err(ApiError::body("the body is incomplete")),
+                Ok(Some(Ok(frame))) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    if data.len() > self.most - self.taken {
+                        return Err(self.too_large());
+                    }
+                    self.taken += data.len();
+                    return Ok(Some(data));
+                }
             }
         }
     }

@@ -10,10 +10,21 @@ use crate::log::Entry;
 use crate::models::Lease;
 use crate::schema;
 use crate::synonyms;
+use hyper::body::Bytes;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+
+/// Body of `multipart/form-data` that has not arrived yet.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// Bytes of the body as they arrive; an error is the last item.
+    pub(crate) pieces: Receiver<Result<Bytes, ApiError>>,
+    /// Boundary of the parts.
+    pub(crate) boundary: String,
+}
 
 /// Request on its way to an endpoint.
 #[derive(Debug)]
@@ -27,6 +38,7 @@ pub(crate) struct Call {
     /// Path of its route.
     route: &'static str,
     body: Vec<u8>,
+    upload: Option<Upload>,
     /// True if the request only asks to unload its model.
     only_unloads: bool,
     /// Ability of the model that is chosen where the body names none.
@@ -54,6 +66,7 @@ impl Call {
             query,
             route,
             body: Vec::new(),
+            upload: None,
             only_unloads: false,
             wish: RequiredAbility::Any,
             given_up: Arc::default(),
@@ -65,6 +78,19 @@ impl Call {
     /// Adds the body; `only_unloads` is true if the request only asks to unload its model.
     pub(crate) fn with_body(self, body: Vec<u8>, only_unloads: bool) -> Call {
         Call { body, only_unloads, ..self }
+    }
+
+    /// Adds a body that has not arrived yet.
+    pub(crate) fn with_upload(self, upload: Upload) -> Call {
+        Call { upload: Some(upload), ..self }
+    }
+
+    /// Takes the body that has not arrived yet.
+    ///
+    /// # Errors
+    /// The route has no such body.
+    pub(crate) fn take_upload(&mut self) -> Result<Upload, ApiError> {
+        self.upload.take().ok_or_else(|| ApiError::internal("the body was read already"))
     }
 
     /// Adds the ability of the model that is chosen where the body names none, and the model's lease.

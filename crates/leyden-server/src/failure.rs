@@ -46,6 +46,14 @@ pub enum ErrorKind {
     /// No model to serve.
     #[error("there is no model to serve")]
     NoModel,
+    /// Folder of batches that cannot be used.
+    #[error("{}: {what}", .folder.display())]
+    Batches {
+        /// Path of the folder.
+        folder: PathBuf,
+        /// Reason of the error.
+        what: String,
+    },
     /// Too little memory.
     #[error("{model}: {what}")]
     Memory {

@@ -1,6 +1,7 @@
 //! [`InMemory`]: a server without a listening socket.
 
 use crate::app::App;
+use crate::batch_runner;
 use crate::body::Reply;
 use crate::failure::{Error, ErrorKind};
 use crate::listen::serve_stream;
@@ -8,15 +9,12 @@ use crate::log::Log;
 use crate::model::Model;
 use crate::options::ServerOptions;
 use crate::routes::ROUTES;
-use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 use std::fmt;
-use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -46,7 +44,11 @@ impl InMemory {
     pub fn start(models: Vec<Model>, options: ServerOptions) -> Result<InMemory, Error> {
         let log = Log::new(options.log, Box::new(io::stderr())).map_err(ErrorKind::System)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Ok(InMemory { app: App::start(models, options, log)?, runtime: runtime.map_err(ErrorKind::System)? })
+        let runtime = runtime.map_err(ErrorKind::System)?;
+        let app = App::start(models, options, log)?;
+        // Its thread ends with the application.
+        drop(batch_runner::start(&app, runtime.handle()));
+        Ok(InMemory { app, runtime })
     }
 
     /// Returns method and path of each endpoint that takes a body.
@@ -94,11 +96,7 @@ impl InMemory {
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let response = self.app.respond(request).await;
         let status = response.status().as_u16();
-        let (mut body, mut whole) = (response.into_body(), Vec::new());
-        while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            whole.extend(frame.into_data().unwrap_or_default());
-        }
-        (status, whole)
+        (status, response.into_body().into_bytes().await)
     }
 
     /// Returns the bytes of the responses to a client that sends these bytes and then closes its side of the connection.

@@ -70,6 +70,18 @@ pub struct Limits {
     pub tools_bytes: usize,
     /// Bytes of a schema as JSON, or characters of a grammar.
     pub schema_bytes: usize,
+    /// Bytes of an uploaded file.
+    pub file_bytes: usize,
+    /// Number of stored files of one key.
+    pub files: usize,
+    /// Bytes of the stored files of one key.
+    pub files_bytes: u64,
+    /// Rows of a batch.
+    pub batch_rows: usize,
+    /// Unfinished batches of one key.
+    pub batches: usize,
+    /// Rows of a batch that are computed at a time.
+    pub batch_rows_at_once: usize,
     /// Characters of names, such as those of a model or a user.
     pub name_chars: usize,
 }
@@ -114,6 +126,13 @@ impl Default for Limits {
             tools: 128,
             tools_bytes: 256 << 10,
             schema_bytes: 64 << 10,
+            // OpenAI's maximum sizes of a file and a batch.
+            file_bytes: 512 << 20,
+            files: 10_000,
+            files_bytes: 16 << 30,
+            batch_rows: 50_000,
+            batches: 64,
+            batch_rows_at_once: 16,
             name_chars: 512,
         }
     }

@@ -1,6 +1,7 @@
 //! Listening socket: accepting connections within limits, and the orderly shutdown.
 
 use crate::app::App;
+use crate::batch_runner;
 use crate::body::{Reply, Watched};
 use crate::connection::{Deadlines, Socket};
 use crate::connection_limit::{self, ConnectionLimit, ConnectionPermit, PendingConnection};
@@ -33,10 +34,13 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+/// Number of threads that flush files to the disk.
+const FILE_THREADS: usize = 2;
 /// Number of threads for sockets: few, because the processors are for the models.
 const THREADS: usize = 2;
 /// Pause when the system has no descriptor or memory for another connection.
@@ -50,6 +54,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time to send errors for the requests that the shutdown ends.
 const CUT_TIME: Duration = Duration::from_secs(2);
+/// Time for batches to end their rows.
+const BATCHES_TIME: Duration = Duration::from_secs(2);
 /// Time to send these errors after a second signal.
 const SECOND_SIGNAL_CUT_TIME: Duration = Duration::from_millis(300);
 
@@ -70,7 +76,7 @@ pub fn serve(
     let processors = available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
-        .max_blocking_threads(fair_semaphore::threads(processors))
+        .max_blocking_threads(fair_semaphore::threads(processors) + FILE_THREADS)
         .thread_name("http")
         .enable_all()
         .build()
@@ -84,6 +90,7 @@ pub fn serve(
         let listener = bind(&addresses).map_err(listen)?;
         let local = listener.local_addr().map_err(ErrorKind::System)?;
         let app = App::start(models, options, log)?;
+        let batches = batch_runner::start(&app, &Handle::current());
         ready(local);
         if app.audit.is_some() {
             // The first record of each model needs the digest of its files.
@@ -94,6 +101,10 @@ pub fn serve(
         let tidy = tokio::spawn(tidy(Arc::clone(&app)));
         let tend = tokio::spawn(Arc::clone(&app.models).tend());
         run(app, listener, signals, times).await;
+        if let Some(batches) = batches {
+            // What it computes is in its journals.
+            let _ = timeout(BATCHES_TIME, tokio::task::spawn_blocking(move || batches.join())).await;
+        }
         tidy.abort();
         tend.abort();
         Ok(())

@@ -30,13 +30,13 @@ fn failures(route: &Route, keys: bool) -> Vec<(&'static str, &'static str)> {
             ("400", "A field is invalid or not supported; `param` names it"),
             ("408", "The body arrives too slowly"),
             ("413", "The body, or the maximum size of the answer, is too large"),
-            ("415", "The content type is not JSON, or the body is compressed"),
+            ("415", "The content type is not the endpoint's, or the body is compressed"),
             ("500", "Internal error"),
             ("503", "The server is shutting down or overloaded, or the request took too long"),
         ]);
     }
     if route.has_body() || route.path.contains('{') {
-        all.push(("404", "The model does not exist"));
+        all.push(("404", "The model, or what the request names, does not exist"));
     }
     if route.generates {
         all.extend([

@@ -9,6 +9,7 @@ use crate::trace::Traces;
 use leyden_audit::AuditLog;
 use leyden_tls::ServerTls;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct ServerOptions {
     pub list: Option<Lister>,
     /// Function that finds models by texts that are not their names.
     pub names: Option<NameFinder>,
+    /// Folder of uploaded files and batches; `None` for a server without them.
+    pub batch_dir: Option<PathBuf>,
     /// The address to listen on.
     pub host: String,
     /// The port; 0 takes a free one.
@@ -102,6 +105,7 @@ impl Default for ServerOptions {
             change: None,
             list: None,
             names: None,
+            batch_dir: None,
             host: "127.0.0.1".to_owned(),
             port: 8080,
             keys: None,

@@ -20,6 +20,8 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response<Reply>, 
 pub(crate) enum RequestBody {
     /// No body.
     None,
+    /// Parts of `multipart/form-data`, which the endpoint reads as they arrive.
+    Upload,
     /// Fields, none of which names a model that computes.
     Fields,
     /// Fields that name the model that computes. Without a name it is the only model with the ability.

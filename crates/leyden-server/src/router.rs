@@ -1,10 +1,10 @@
 //! Processing of a request: route, admission, body, endpoint, and the headers of every response.
 
-use crate::admission::check_content;
+use crate::admission::{Admitted, check_content, upload_boundary};
 use crate::app::{App, Descriptions};
 use crate::auth::{Access, Caller};
 use crate::body::{self, Reply};
-use crate::call::Call;
+use crate::call::{Call, Upload};
 use crate::cors;
 use crate::dialect::Dialect;
 use crate::dialects::openai::OPENAI;
@@ -26,6 +26,12 @@ use hyper::{Method, Request, Response, StatusCode};
 use leyden_audit::Phase;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Pieces of an upload that wait to be written.
+const UPLOAD_PIECES: usize = 8;
+/// Bytes of an upload besides those of its file.
+const UPLOAD_FIELDS_BYTES: usize = 64 << 10;
 
 /// Functions that build descriptions from the table of routes.
 const DESCRIPTIONS: Descriptions = Descriptions {
@@ -163,7 +169,10 @@ impl App {
             }
             return Err(ApiError::method_not_allowed(methods));
         };
-        *caller = self.admit((request.headers(), identities), route.dialect.key, route.access)?;
+        *caller = match request.extensions_mut().remove::<Admitted>() {
+            Some(Admitted(caller)) => caller,
+            None => self.admit((request.headers(), identities), route.dialect.key, route.access)?,
+        };
         let query = request.uri().query().unwrap_or_default().to_owned();
         if self.is_closing() && route.method == Method::POST {
             return Err(ApiError::closing());
@@ -171,9 +180,26 @@ impl App {
         if route.generates {
             self.begin(caller)?;
         }
+        let headers = request.headers();
+        let foreign = headers.contains_key(header::ORIGIN) && self.origins.allowed(headers).is_none();
+        if route.body == RequestBody::Upload {
+            let boundary = upload_boundary(headers, foreign)?;
+            let (to, pieces) = mpsc::channel(UPLOAD_PIECES);
+            let call = Call::new(caller.clone(), Arc::clone(entry), (route.path, variable), query);
+            let call = call.with_upload(Upload { pieces, boundary });
+            let mut answer = (route.answer)(Arc::clone(self), call);
+            let contention = context.map(|w| w.contention_signal);
+            let most = self.limits.file_bytes.saturating_add(UPLOAD_FIELDS_BYTES);
+            let mut reading =
+                std::pin::pin!(body::forward(request.into_body(), &self.limits, most, contention, to));
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                () = &mut reading => {}
+            }
+            return answer.await;
+        }
         let body = if route.has_body() {
-            let headers = request.headers();
-            let foreign = headers.contains_key(header::ORIGIN) && self.origins.allowed(headers).is_none();
             check_content(headers, route.dialect.any_content && !foreign)?;
             body::read(request.into_body(), &self.limits, context.map(|w| w.contention_signal)).await?
         } else {

@@ -243,6 +243,7 @@ fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Pr
         change: args.allow_manage.then(|| stored.changer()),
         list: args.all.then(|| stored.lister()),
         pull: args.allow_pull.then(|| stored.puller()),
+        batch_dir: args.batch_dir.clone(),
         host: args.host.clone(),
         port: args.port,
         keys,

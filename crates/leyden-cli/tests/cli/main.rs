@@ -5,6 +5,7 @@
 mod abuse;
 mod audit;
 mod batch;
+mod batches;
 mod bench;
 mod bundle;
 mod calibrate;

@@ -5,6 +5,7 @@ Every check is an assertion; the last line of a run in which all held is `ok`.
 
 import json
 import sys
+import time
 
 import openai
 
@@ -100,5 +101,103 @@ long = [{"role": "user", "content": "word " * 5000}]
 error = failure(openai.BadRequestError, lambda: client.chat.completions.create(model=MODEL, messages=long))
 assert error.code == "context_length_exceeded"
 failure(openai.AuthenticationError, lambda: client.with_options(api_key="other").models.list())
+
+# Files and batches.
+
+
+def batch_file(rows, name="rows.jsonl"):
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return client.files.create(file=(name, lines.encode()), purpose="batch")
+
+
+def row(i, url="/v1/chat/completions", **body):
+    return {"custom_id": f"row {i}", "method": "POST", "url": url, "body": body}
+
+
+def ended(batch):
+    for _ in range(2400):
+        batch = client.batches.retrieve(batch.id)
+        if batch.status in ("completed", "failed", "expired", "cancelled"):
+            return batch
+        time.sleep(0.05)
+    raise AssertionError(batch)
+
+
+def results(file_id):
+    return [json.loads(line) for line in client.files.content(file_id).text.splitlines()]
+
+
+def create(file, endpoint="/v1/chat/completions", **more):
+    return client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h", **more)
+
+
+rows = [row(i, model=MODEL, messages=ONCE, max_tokens=4, seed=i) for i in range(24)]
+rows[5]["body"]["model"] = "other"
+rows[7]["body"]["max_tokens"] = "four"
+file = batch_file(rows, "Käufe.jsonl")
+assert file.filename == "Käufe.jsonl" and file.purpose == "batch" and file.status == "processed" and file.bytes > 2000
+batch = ended(create(file, metadata={"for": "a test"}))
+assert batch.status == "completed" and batch.metadata == {"for": "a test"} and batch.errors is None, batch
+counts = batch.request_counts
+assert (counts.total, counts.completed, counts.failed) == (24, 22, 2), counts
+output, failed = results(batch.output_file_id), results(batch.error_file_id)
+assert [r["custom_id"] for r in output] == [f"row {i}" for i in range(24) if i not in (5, 7)]
+assert [r["custom_id"] for r in failed] == ["row 5", "row 7"]
+assert [r["response"]["status_code"] for r in failed] == [404, 400]
+assert failed[1]["response"]["body"]["error"]["param"] == "max_tokens" and failed[1]["error"] is None
+for i, one in zip([0, 8], [output[0], output[6]]):
+    alone = client.chat.completions.create(model=MODEL, messages=ONCE, max_tokens=4, seed=i)
+    assert one["response"]["body"]["choices"][0]["message"]["content"] == alone.choices[0].message.content
+    assert one["response"]["status_code"] == 200 and one["error"] is None
+
+# The other endpoints, and inputs that no batch begins with.
+for endpoint, body in [("/v1/completions", {"prompt": "The king", "max_tokens": 2}), ("/v1/embeddings", {"input": "The king"})]:
+    batch = ended(create(batch_file([row(1, endpoint, model=MODEL, **body)]), endpoint))
+    assert batch.status == "completed" and batch.request_counts.completed == 1, batch
+    assert results(batch.output_file_id)[0]["response"]["body"]["usage"]["prompt_tokens"] > 0
+    assert batch.error_file_id is None
+wrong = batch_file([rows[0], rows[0], row(3, "/v1/completions", prompt="x"), row(4, model=MODEL, stream=True)])
+batch = ended(create(wrong))
+assert batch.status == "failed" and batch.output_file_id is None
+found = [(e.line, e.code) for e in batch.errors.data]
+assert found == [(2, "duplicate_custom_id"), (3, "mismatched_endpoint"), (4, "invalid_value")], found
+assert ended(create(batch_file([]))).errors.data[0].code == "empty_file"
+failure(openai.NotFoundError, lambda: client.batches.create(
+    input_file_id="file-x", endpoint="/v1/completions", completion_window="24h"))
+failure(openai.BadRequestError, lambda: client.batches.create(
+    input_file_id=file.id, endpoint="/v1/models", completion_window="24h"))
+failure(openai.BadRequestError, lambda: client.files.create(file=b"x", purpose="assistants"))
+
+# A batch that is cancelled: every row is there once.
+long = [row(i, model=MODEL, messages=ONCE, max_tokens=300, extra=i) for i in range(200)]
+for one in long:
+    one["body"].pop("extra")
+long_file = batch_file(long)
+batch = create(long_file)
+used = failure(openai.ConflictError, lambda: client.files.delete(long_file.id))
+assert used.code == "file_in_use"
+assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
+batch = ended(batch)
+assert batch.status == "cancelled" and batch.cancelled_at >= batch.cancelling_at
+failure(openai.ConflictError, lambda: client.batches.cancel(batch.id))
+rows = [r for id in (batch.output_file_id, batch.error_file_id) if id for r in results(id)]
+assert sorted(r["custom_id"] for r in rows) == sorted(r["custom_id"] for r in long)
+assert any((r["error"] or {}).get("code") == "batch_cancelled" for r in rows)
+
+# Lists, another key, and deletion.
+ids = [b.id for b in client.batches.list(limit=2)]
+assert batch.id == ids[0] and len(ids) == 7 and len(set(ids)) == 7, ids
+files = list(client.files.list(purpose="batch", limit=2))
+assert file.id in [f.id for f in files] and all(f.purpose == "batch" for f in files)
+bob = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="secret of bob", max_retries=0)
+assert list(bob.files.list()) == [] and list(bob.batches.list()) == []
+failure(openai.NotFoundError, lambda: bob.files.content(file.id))
+failure(openai.NotFoundError, lambda: bob.batches.retrieve(batch.id))
+failure(openai.NotFoundError, lambda: bob.batches.create(
+    input_file_id=file.id, endpoint="/v1/completions", completion_window="24h"))
+assert client.files.delete(file.id).deleted
+failure(openai.NotFoundError, lambda: client.files.retrieve(file.id))
+brief = client.files.create(file=b"{}", purpose="batch", expires_after={"anchor": "created_at", "seconds": 3600})
+assert brief.expires_at == brief.created_at + 3600
 
 print("ok")

@@ -82,6 +82,12 @@ impl Server {
         self.ended()
     }
 
+    /// Kills it, as a machine that fails does.
+    pub(crate) fn kill(self) {
+        self.signal(Signal::KILL);
+        self.ended();
+    }
+
     /// Waits for its end.
     fn ended(mut self) -> (Option<i32>, String) {
         let log = self.log.take().unwrap().join().unwrap();
@@ -100,10 +106,13 @@ impl Drop for Server {
 }
 
 fn key_file(files: &Files) -> String {
-    let digest: String = Sha256::digest(b"secret of ada").iter().map(|b| format!("{b:02x}")).collect();
-    let scopes = "[\"inference\",\"metrics\"]";
-    let line = format!("{{\"id\":\"ada\",\"sha256\":\"{digest}\",\"scopes\":{scopes}}}\n");
-    files.add("keys", line.as_bytes())
+    let line = |name: &str, scopes: &str| {
+        let digest = Sha256::digest(format!("secret of {name}"));
+        let digest: String = digest.iter().map(|b| format!("{b:02x}")).collect();
+        format!("{{\"id\":\"{name}\",\"sha256\":\"{digest}\",\"scopes\":{scopes}}}\n")
+    };
+    let lines = line("ada", "[\"inference\",\"metrics\"]") + &line("bob", "[\"inference\"]");
+    files.add("keys", lines.as_bytes())
 }
 
 #[test]
@@ -368,7 +377,8 @@ fn client(script: &str, package: &str, arguments: &[&str]) {
     }
     let files = Files::new();
     let model = files.add("storyteller.gguf", &storyteller_with_template(TEMPLATE));
-    let server = Server::start(&[&model, "--api-keys", &key_file(&files)]);
+    let server =
+        Server::start(&[&model, "--api-keys", &key_file(&files), "--batch-dir", &files.path("batches")]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli").join(script);
     let mut python = Command::new("python3");
     // Neither does a client of the tests talk to anybody else.

@@ -2,10 +2,12 @@
 //!
 //! The access is checked for the route that was found, so a differently parsed path cannot bypass it.
 
+mod batches;
 mod chat;
 mod completions;
 mod detokenize;
 mod embeddings;
+mod files;
 mod health;
 mod input_tokens;
 mod metrics;
@@ -62,6 +64,7 @@ const METRICS: Access = Access::Needs(Scope::Metrics);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 const NONE: RequestBody = RequestBody::None;
+const UPLOAD: RequestBody = RequestBody::Upload;
 const FIELDS: RequestBody = RequestBody::Fields;
 const ANY: RequestBody = RequestBody::Model(RequiredAbility::Any);
 const TEXT: RequestBody = RequestBody::Model(RequiredAbility::Task(TaskKind::Generate));
@@ -91,6 +94,15 @@ routes! {
         models::list describe_list GET "/models" INFERENCE, false, NONE;
         models::one describe_one GET "/v1/models/{model}" INFERENCE, false, NONE;
         models::one describe_one GET "/models/{model}" INFERENCE, false, NONE;
+        files::create describe_create POST "/v1/files" INFERENCE, false, UPLOAD;
+        files::list describe_list GET "/v1/files" INFERENCE, false, NONE;
+        files::content describe_content GET "/v1/files/{file_id}/content" INFERENCE, false, NONE;
+        files::retrieve describe_retrieve GET "/v1/files/{file_id}" INFERENCE, false, NONE;
+        files::delete describe_delete DELETE "/v1/files/{file_id}" INFERENCE, false, NONE;
+        batches::create describe_create POST "/v1/batches" INFERENCE, false, FIELDS;
+        batches::list describe_list GET "/v1/batches" INFERENCE, false, NONE;
+        batches::cancel describe_cancel POST "/v1/batches/{batch_id}/cancel" INFERENCE, false, NONE;
+        batches::retrieve describe_retrieve GET "/v1/batches/{batch_id}" INFERENCE, false, NONE;
         tokenize::answer describe POST "/tokenize" INFERENCE, true, ANY;
         detokenize::answer describe POST "/detokenize" INFERENCE, true, ANY;
         health::ready describe_ready GET "/health" Access::Open, false, NONE;

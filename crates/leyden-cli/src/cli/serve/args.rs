@@ -166,6 +166,9 @@ pub(crate) struct Args {
     /// Maximum size of a request body in bytes
     #[arg(long, value_name = "N", default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(1024..=1 << 30))]
     pub(super) max_body: u32,
+    /// Folder of uploaded files and batches (`/v1/files`, `/v1/batches`), which is made if it is missing; by default there are none
+    #[arg(long, value_name = "DIR")]
+    pub(super) batch_dir: Option<PathBuf>,
     /// Format of the log line of each request: text, json or off
     #[arg(long, value_name = "FORM", default_value = "text", value_parser = log_format)]
     pub(super) log_format: LogFormat,

@@ -1,9 +1,11 @@
 //! Schemas of requests and answers.
 
+use super::stored::{MAX_PAGE_ITEMS, PAGE_ITEMS};
 use super::summary;
 use crate::app::App;
 use crate::messages::content_schema;
 use crate::operation::operation;
+use crate::paging;
 use crate::sampling;
 use crate::schema::{WORD, refused};
 use crate::tool_kinds::{format_schema, other_than};
@@ -286,17 +288,11 @@ pub(crate) fn describe_compact(app: &App) -> Value {
 }
 
 pub(crate) fn describe_input_items(_: &App) -> Value {
-    let answer = json!({
-        "type": "object", "required": ["object", "data", "first_id", "last_id", "has_more"],
-        "properties": { "object": { "const": "list" }, "data": { "type": "array", "items": { "type": "object" } } }
-    });
+    let answer = paging::schema(&json!({ "type": "object" }));
     let mut it = of_kept("listInputItems", "OpenAI: list the input items of a stored response", &answer);
-    let more = json!([
-        { "name": "limit", "in": "query", "schema": { "type": "integer", "minimum": 1, "maximum": 100, "default": 20 } },
-        { "name": "order", "in": "query", "schema": { "enum": ["asc", "desc"], "default": "desc" } },
-        { "name": "after", "in": "query", "schema": { "type": "string" } }
-    ]);
-    if let (Value::Array(all), Value::Array(more)) = (&mut it["parameters"], more) {
+    if let (Value::Array(all), Value::Array(more)) =
+        (&mut it["parameters"], paging::described(PAGE_ITEMS, MAX_PAGE_ITEMS))
+    {
         all.extend(more);
     }
     it

@@ -1,0 +1,110 @@
+//! Batches of `leyden serve --batch-dir`, which outlive the server.
+
+use super::program::{Files, STORYTELLER, leyden};
+use super::serve::Server;
+use serde_json::{Value, json};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Sends a request, and returns its status and body.
+fn ask(server: &Server, method: &str, path: &str, kind: &str, body: &str) -> (u16, String) {
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {kind}\r\n");
+    let answer = server.exchange(format!("{head}content-length: {}\r\n\r\n{body}", body.len()));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    (status, if chunked { unchunked(body) } else { body.to_owned() })
+}
+
+/// Returns a body without the lengths of its chunks.
+fn unchunked(mut rest: &str) -> String {
+    let mut body = String::new();
+    while let Some((length, after)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        body += &after[..length];
+        rest = &after[(length + 2).min(after.len())..];
+        if length == 0 {
+            break;
+        }
+    }
+    body
+}
+
+fn value(answer: (u16, String)) -> Value {
+    assert_eq!(answer.0, 200, "{}", answer.1);
+    serde_json::from_str(&answer.1).unwrap()
+}
+
+fn json_of(server: &Server, method: &str, path: &str, body: &Value) -> Value {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    value(ask(server, method, path, "application/json", &body))
+}
+
+/// Uploads a file and returns its id.
+fn upload(server: &Server, content: &str) -> String {
+    let part =
+        |name: &str, text: &str| format!("--b\r\ncontent-disposition: form-data; {name}\r\n\r\n{text}\r\n");
+    let body = part("name=\"file\"; filename=\"rows.jsonl\"", content)
+        + &part("name=\"purpose\"", "batch")
+        + "--b--\r\n";
+    let file = value(ask(server, "POST", "/v1/files", "multipart/form-data; boundary=b", &body));
+    file["id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until a batch fulfils a condition.
+fn until(server: &Server, id: &str, what: impl Fn(&Value) -> bool) -> Value {
+    let start = Instant::now();
+    loop {
+        let batch = json_of(server, "GET", &format!("/v1/batches/{id}"), &Value::Null);
+        if what(&batch) {
+            return batch;
+        }
+        assert!(start.elapsed() < leyden_testkit::patience(Duration::from_secs(120)), "{batch}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+const ROWS: u64 = 60;
+
+#[test]
+fn a_batch_outlives_kills_with_every_row_once() {
+    let files = Files::new();
+    let folder = files.path("batches");
+    let start = || Server::start(&[STORYTELLER, "--batch-dir", &folder]);
+    let line = |i: u64| {
+        let body = json!({ "prompt": "Once upon a time", "max_tokens": 120, "seed": i, "ignore_eos": true });
+        let row = json!({ "custom_id": format!("row {i}"), "method": "POST", "url": "/v1/completions", "body": body });
+        format!("{row}\n")
+    };
+    let mut server = start();
+    let file = upload(&server, &(0..ROWS).map(line).collect::<String>());
+    let new = json!({ "input_file_id": file, "endpoint": "/v1/completions", "completion_window": "24h" });
+    let id = json_of(&server, "POST", "/v1/batches", &new)["id"].as_str().unwrap().to_owned();
+    let mut last = 0;
+    for _ in 0..2 {
+        let done = |batch: &Value| batch["request_counts"]["completed"].as_u64().unwrap();
+        let batch = until(&server, &id, |batch| done(batch) > last || batch["status"] == "completed");
+        last = done(&batch);
+        // Answers are flushed every second.
+        sleep(Duration::from_millis(300));
+        server.kill();
+        server = start();
+    }
+    let batch = until(&server, &id, |batch| batch["status"] == "completed");
+    assert_eq!(batch["request_counts"], json!({ "total": ROWS, "completed": ROWS, "failed": 0 }));
+    assert_eq!(batch["error_file_id"], Value::Null);
+    let output = format!("/v1/files/{}/content", batch["output_file_id"].as_str().unwrap());
+    let (_, content) = ask(&server, "GET", &output, "application/json", "");
+    let rows: Vec<Value> = content.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ids: Vec<String> = rows.iter().map(|row| row["custom_id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(ids, (0..ROWS).map(|i| format!("row {i}")).collect::<Vec<_>>());
+    let tokens = |row: &Value| row["response"]["body"]["usage"]["completion_tokens"].clone();
+    assert!(rows.iter().all(|row| tokens(row) == 120));
+    // Neither a second server nor a server without the folder has them.
+    let second = leyden(&["serve", STORYTELLER, "--port", "0", "--batch-dir", &folder]);
+    assert!(second.code == Some(1) && second.err.contains("another server uses this folder"), "{second:?}");
+    let other = Server::start(&[STORYTELLER]);
+    let (status, body) = ask(&other, "GET", "/v1/batches", "application/json", "");
+    assert!(status == 404 && body.contains("--batch-dir"), "{body}");
+}
