@@ -32,6 +32,8 @@ const MAX_RUNNING: usize = 4;
 const PRIORITY_STEP: i32 = 1 << 20;
 /// Interval of looks at the state of the server.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Time after which a batch is tried again that failed for lack of room on the disk.
+const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of times that a row is tried which the server cannot take, and that it is tried after a timeout.
 const MAX_TRIALS: usize = 100;
 const MAX_TIMEOUTS: usize = 3;
@@ -93,21 +95,36 @@ fn advance(batches: &Batches, app: &Arc<App>, handle: &Handle, number: u64) {
             Ok(true) => batches.of_number(number).map(|record| record.status),
             // The server retires.
             Ok(false) => return,
+            // A full disk may have room again, so answers are kept and the batch is tried again, until it expires.
+            Err(error) if record.status != Status::Validating && unix_time() < record.expires_at => {
+                let what = error.to_string();
+                app.log().event(&[
+                    ("event", "batch_waits".into()),
+                    ("batch", record.id.into()),
+                    ("error", what.into()),
+                ]);
+                pause(app);
+                return;
+            }
             Err(error) => {
                 let message = format!("the server could not go on with the batch: {error}");
                 let error = InputError { code: "server_error".to_owned(), message, param: None, line: None };
                 if fail(batches, number, vec![error]).is_err() {
-                    // The disk does not even take the failure; it may do so later.
-                    thread::sleep(MAX_PAUSE.min(LOOK_EVERY * 10));
+                    pause(app);
                     return;
                 }
-                batches.remove_journal(&record);
                 Some(Status::Failed)
             }
         };
         let status = status.map_or(Value::Null, |status| json!(status));
         app.log().event(&[("event", "batch".into()), ("batch", record.id.into()), ("status", status)]);
     }
+}
+
+/// Waits before a batch is tried again, unless the server retires.
+fn pause(app: &App) {
+    let steps = RETRY_EVERY.as_millis() / LOOK_EVERY.as_millis();
+    (0..steps).take_while(|_| !app.is_retiring()).for_each(|_| thread::sleep(LOOK_EVERY));
 }
 
 fn fail(batches: &Batches, number: u64, errors: Vec<InputError>) -> io::Result<()> {

@@ -495,7 +495,7 @@ mod tests {
     fn dashboard_and_alerts_name_what_exists() {
         let m = ModelMetrics::default();
         let one = Series { model: "m", engine: None, metrics: &m };
-        let page = page(&[one], &HttpMetrics::default(), (0, 0, 0), 0) + &process_part(Some(1));
+        let page = page(&[one], &HttpMetrics::default(), &figures) + &process_part(Some(1));
         let is_series = |name: &str| {
             page.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
         };

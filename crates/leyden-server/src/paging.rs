@@ -45,7 +45,8 @@ impl Page {
         }
         if let Some(after) = after {
             let Some(at) = items.iter().position(|item| item["id"] == after.as_str()) else {
-                return Err(ApiError::field("after", "`after` is not the id of an item of this list"));
+                let error = ApiError::field("after", "`after` is not the id of an item of this list");
+                return Err(ApiError { code: "unknown_item", ..error });
             };
             items.drain(..=at);
         }

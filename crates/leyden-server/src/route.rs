@@ -32,7 +32,8 @@ pub(crate) enum RequestBody {
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) method: Method,
-    /// Pattern of the path. A part in braces matches anything, slashes included. The first match in the table counts.
+    /// Pattern of the path. A part in braces matches anything, slashes included unless its name ends with `_id`. The first match in
+    /// the table counts.
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     /// True if it computes, and counts as a request of its key.

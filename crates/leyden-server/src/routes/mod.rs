@@ -243,8 +243,11 @@ fn variable(pattern: &str, path: &str) -> Option<String> {
     let Some((start, end)) = pattern.split_once('{') else {
         return (pattern == path).then(String::new);
     };
-    let end = end.split_once('}').map_or("", |(_, end)| end);
+    let (name, end) = end.split_once('}').unwrap_or((end, ""));
     let value = path.strip_prefix(start)?.strip_suffix(end).filter(|value| !value.is_empty())?;
+    if name.ends_with("_id") && value.contains('/') {
+        return None;
+    }
     percent_decoded(value)
 }
 
@@ -294,6 +297,14 @@ mod tests {
         );
         assert_eq!(path(Method::POST, "/v1/responses/cancel"), None);
         assert_eq!(path(Method::GET, "/v1/models/a/b/"), Some(("/v1/models/{model}", "a/b".to_owned())));
+        let file = |p: &str| path(Method::GET, p);
+        assert_eq!(file("/v1/files/file-1"), Some(("/v1/files/{file_id}", "file-1".to_owned())));
+        assert_eq!(
+            file("/v1/files/file-1/content"),
+            Some(("/v1/files/{file_id}/content", "file-1".to_owned()))
+        );
+        assert_eq!(file("/v1/files/file-1/other"), None);
+        assert_eq!(methods("/v1/batches/batch_1/cancel"), ["POST", "OPTIONS"]);
         for wrong in ["/Health", "/v1", "/v1/modelsx", "/v1/models/%zz", "/v1/models/%+1"] {
             assert_eq!(path(Method::GET, wrong), None, "{wrong}");
         }
