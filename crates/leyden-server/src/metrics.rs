@@ -490,12 +490,13 @@ mod tests {
         unique.dedup();
         assert_eq!(names.len(), unique.len());
     }
+
     /// Dashboard and alerts name series and labels that `/metrics` has.
     #[test]
     fn dashboard_and_alerts_name_what_exists() {
         let m = ModelMetrics::default();
         let one = Series { model: "m", engine: None, metrics: &m };
-        let page = page(&[one], &HttpMetrics::default(), &figures) + &process_part(Some(1));
+        let page = page(&[one], &HttpMetrics::default(), &ServerFigures::default()) + &process_part(Some(1));
         let is_series = |name: &str| {
             page.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
         };

@@ -31,14 +31,14 @@ fn unchunked(mut rest: &str) -> String {
     body
 }
 
-fn value(answer: (u16, String)) -> Value {
+fn value(answer: &(u16, String)) -> Value {
     assert_eq!(answer.0, 200, "{}", answer.1);
     serde_json::from_str(&answer.1).unwrap()
 }
 
 fn json_of(server: &Server, method: &str, path: &str, body: &Value) -> Value {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    value(ask(server, method, path, "application/json", &body))
+    value(&ask(server, method, path, "application/json", &body))
 }
 
 /// Uploads a file and returns its id.
@@ -48,7 +48,7 @@ fn upload(server: &Server, content: &str) -> String {
     let body = part("name=\"file\"; filename=\"rows.jsonl\"", content)
         + &part("name=\"purpose\"", "batch")
         + "--b--\r\n";
-    let file = value(ask(server, "POST", "/v1/files", "multipart/form-data; boundary=b", &body));
+    let file = value(&ask(server, "POST", "/v1/files", "multipart/form-data; boundary=b", &body));
     file["id"].as_str().unwrap().to_owned()
 }
 

@@ -43,6 +43,9 @@ impl RowRequest {
     }
 }
 
+/// Request of a line and the parts that all lines share, or the line's error.
+type Parsed = Result<(RowRequest, Line), InputError>;
+
 /// Reader of a batch's lines. Empty lines are left out.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -70,7 +73,7 @@ impl Input {
     ///
     /// # Errors
     /// The file cannot be read.
-    fn next_request(&mut self) -> io::Result<Option<(u64, Result<(RowRequest, Line), InputError>)>> {
+    fn next_request(&mut self) -> io::Result<Option<(u64, Parsed)>> {
         loop {
             let mut bytes = Vec::new();
             let most = self.line_bytes as u64 + 1;
@@ -105,7 +108,7 @@ impl Input {
         }
     }
 
-    fn parse(&self, bytes: &[u8]) -> Result<(RowRequest, Line), InputError> {
+    fn parse(&self, bytes: &[u8]) -> Parsed {
         let parsed = json::parse(bytes, self.limits.0, self.limits.1);
         let Value::Object(mut map) = parsed.map_err(|e| self.error("invalid_json_line", None, e.message))?
         else {

@@ -32,7 +32,7 @@ pub(super) async fn create(app: Arc<App>, call: Call) -> Result<Response<Reply>,
         WINDOWS.iter().find(|(name, _)| *name == completion_window).map_or(86_400, |(_, seconds)| *seconds);
     let lifetime = fields.object("output_expires_after").and_then(|mut after| after.integer("seconds"));
     let new = NewBatch {
-        owner: call.caller.id.clone(),
+        owner: call.caller.id,
         endpoint: text("endpoint", fields.text("endpoint"))?,
         input_file_id: text("input_file_id", fields.text("input_file_id"))?,
         completion_window,
