@@ -332,7 +332,15 @@ mod tests {
     /// All endpoints that compute count as requests, tokenising too; the exceptions are listed here.
     #[test]
     fn every_route_that_takes_work_counts_as_a_request() {
-        let free = ["/api/show", "/lora-adapters", "/v1/responses/{response_id}/cancel"];
+        let free = [
+            "/api/show",
+            "/lora-adapters",
+            "/v1/responses/{response_id}/cancel",
+            // Rows of a batch count when they are computed.
+            "/v1/files",
+            "/v1/batches",
+            "/v1/batches/{batch_id}/cancel",
+        ];
         for route in ROUTES {
             let wanted = route.method == Method::POST && !free.contains(&route.path);
             assert_eq!(route.generates, wanted, "{}", route.path);
