@@ -335,7 +335,7 @@ fn existing(folder: &Path, number: u64, bytes: u64) -> Result<File, Error> {
     if file.metadata().map_err(failed)?.len() > bytes {
         file.set_len(bytes).map_err(failed)?;
     }
-    // What an earlier process wrote and did not flush becomes part of the chain.
+    // Lines that an earlier process wrote and did not flush become part of the chain.
     file.sync_all().map_err(failed)?;
     Ok(file)
 }

@@ -33,7 +33,7 @@ sh, tar, sed, grep, the coreutils and openssl 3. Unpack the bundle into a new fo
 
   openssl pkey -pubin -in key.pem -outform DER | tail -c 32 | od -An -v -tx1 | tr -d ' \n'; echo
 
-   Of this bundle, the sender should say @KEY@. That it stands here proves nothing.
+   The key of this bundle is @KEY@. Compare it with the sender: a forged bundle could name another key here.
 
 2. The signature: "Signature Verified Successfully".
 

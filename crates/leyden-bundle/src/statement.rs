@@ -116,7 +116,7 @@ impl Statement {
         if !key.verifies(&pae(&payload), &signature) {
             return Err(changed.to_owned());
         }
-        // What the signature does not cover must be as a writer makes it.
+        // Bytes outside the signature must be as a writer makes them.
         if envelope(&payload, &signature, &key.id()).map_err(|error| error.to_string())? != bytes {
             return Err("the envelope was changed after it was signed".to_owned());
         }

@@ -264,15 +264,8 @@ impl Journal {
             if let Some(hash) = self.ahead.remove(&number) {
                 break Some(hash);
             }
-            let Some(kept) = &mut self.kept else { break None };
-            let next = match line(kept) {
-                Ok(next) => next,
-                Err(error) => return Err(self.error(&error)),
-            };
-            match next.as_deref().and_then(parse) {
-                Some(Line::Row(entry)) => drop(self.ahead.insert(entry.number, entry.hash)),
-                Some(Line::Mark(_)) => {}
-                None => self.kept = None,
+            if !self.read_kept()? {
+                break None;
             }
         };
         match found {
@@ -291,18 +284,23 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub fn unmatched(&mut self) -> Result<u64, Error> {
-        while let Some(kept) = &mut self.kept {
-            let next = match line(kept) {
-                Ok(next) => next,
-                Err(error) => return Err(self.error(&error)),
-            };
-            match next.as_deref().and_then(parse) {
-                Some(Line::Row(entry)) => drop(self.ahead.insert(entry.number, entry.hash)),
-                Some(Line::Mark(_)) => {}
-                None => self.kept = None,
-            }
-        }
+        while self.read_kept()? {}
         Ok(self.ahead.len() as u64)
+    }
+
+    /// Reads the next line of an earlier run. Returns false if there is none.
+    fn read_kept(&mut self) -> Result<bool, Error> {
+        let Some(kept) = &mut self.kept else { return Ok(false) };
+        let next = match line(kept) {
+            Ok(next) => next,
+            Err(error) => return Err(self.error(&error)),
+        };
+        match next.as_deref().and_then(parse) {
+            Some(Line::Row(entry)) => drop(self.ahead.insert(entry.number, entry.hash)),
+            Some(Line::Mark(_)) => {}
+            None => self.kept = None,
+        }
+        Ok(self.kept.is_some())
     }
 
     /// Appends a mark and flushes it to the disk.

@@ -235,7 +235,7 @@ impl FileStore {
 /// Removes a file's description, then its content.
 fn remove(folder: &Path, id: &str) {
     for ending in ["json", "data"] {
-        // What is left is removed at the next start.
+        // Remaining files are removed at the next start.
         let _ = fs::remove_file(folder.join(format!("{id}.{ending}")));
     }
 }

@@ -59,7 +59,7 @@ const BATCHES_TIME: Duration = Duration::from_secs(2);
 /// Time to send these errors after a second signal.
 const SECOND_SIGNAL_CUT_TIME: Duration = Duration::from_millis(300);
 
-/// Serves the models until SIGTERM, SIGINT, SIGQUIT, or without TLS SIGHUP, then ends the requests in progress, and returns. `ready`
+/// Serves the models until SIGTERM, SIGINT or SIGQUIT (without TLS also SIGHUP), then ends the requests in progress, and returns. `ready`
 /// is called with the address.
 ///
 /// # Errors
@@ -102,7 +102,7 @@ pub fn serve(
         let tend = tokio::spawn(Arc::clone(&app.models).tend());
         run(app, listener, signals, times).await;
         if let Some(batches) = batches {
-            // What it computes is in its journals.
+            // Finished rows are in the journals; the others are computed after the next start.
             let _ = timeout(BATCHES_TIME, tokio::task::spawn_blocking(move || batches.join())).await;
         }
         tidy.abort();

@@ -58,7 +58,7 @@ pub(super) struct Prepared {
 pub(super) fn execute(args: &Args, _: &mut dyn Write) -> Result<(), Failure> {
     heap::keep_little();
     let notes = args.notes;
-    // What cannot be used is reported before models are loaded.
+    // Errors of files and options are reported before models are loaded.
     let config = config(args)?;
     let tls_options = args.tls.clone().or(config.tls);
     let keys = tls_options.clients(keys(args)?)?;

@@ -31,7 +31,7 @@ fn a_collector_reads_them() {
     let body = r#"{"prompt":"Once upon a time","max_tokens":8,"ignore_eos":true}"#;
     let answer = server.exchange(post("/v1/completions", body));
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("traceresponse: 00-"), "{answer}");
-    // What waits is sent at the end, too.
+    // Waiting spans are sent at the end, too.
     let (code, log) = server.end();
     assert!(code == Some(0) && log.contains(" trace="), "{log}");
     assert_eq!(out.next().unwrap().unwrap(), "stories,POST /v1/completions,queue,prefill,decode");

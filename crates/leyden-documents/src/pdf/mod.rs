@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         let mut saved = Vec::new();
         let (mut line, mut text) = (Matrix::IDENTITY, Matrix::IDENTITY);
         for operation in Content::decode_iter(content) {
-            // What was read before a damaged place is kept, as viewers show it.
+            // Text before a damaged place is kept, as viewers show it.
             let Ok(Operation { operator, operands }) = operation else { break };
             self.operations += 1;
             if self.operations.is_multiple_of(256) && Instant::now() > self.end {

@@ -17,8 +17,8 @@ const TIMES: [u16; 95] = [
     278, 500, 500, 722, 500, 500, 444, 480, 200, 480, 541,
 ];
 
-/// Returns the width of a code in a font that states none, in thousandths of the size. Bold and slanted forms are taken as their
-/// upright one: what they differ by is less than a space.
+/// Returns the width of a code in a font that states none, in thousandths of the size. Bold and slanted forms have the
+/// widths of the upright one: the difference is less than a space.
 pub(crate) fn standard_width(font: &str, code: u8) -> f64 {
     if font.contains("Courier") {
         return 600.0;

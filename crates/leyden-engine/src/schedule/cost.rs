@@ -106,7 +106,7 @@ impl StepCost {
     /// Returns the estimate for [`super::SchedulerOptions::position_cost`].
     #[must_use]
     pub fn position_cost(&self) -> Option<f64> {
-        // Of noisy times the fit may leave next to nothing for `each`.
+        // A fit of noisy times may leave next to nothing for `each`.
         self.plane().map(|plane| (plane.deep * POSITIONS / plane.each).min(MAX_POSITION_COST))
     }
 

@@ -163,7 +163,7 @@ impl Scheduler {
     }
 
     /// Schedules tokens of a prompt from the rest of the budget, and charges them to the slack of the requests that
-    /// it passes: earlier ones that have not been `served` in this step. The caller has seen to it that at least one token
+    /// it passes: earlier ones that have not been `served` in this step. Callers check that at least one token
     /// is left; a whole prompt without another in the step is computed whatever it costs.
     fn give(&mut self, id: RequestId, most: usize, served: &[RequestId]) {
         let Some(i) = self.running.iter().position(|t| t.request.id == id) else { return };

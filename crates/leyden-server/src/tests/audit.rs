@@ -98,7 +98,7 @@ fn every_computed_answer_has_a_record() {
             assert!(!generates || record.completion_tokens.unwrap() > 0 && record.finish.is_some(), "{path}");
         }
         assert_eq!(it.entries()[1].record.seed, Some(7));
-        // What computes nothing has no record: other endpoints, and refused requests.
+        // Requests without a computation have no record: other endpoints, and refused requests.
         for (path, body) in
             [("/tokenize", json!({ "prompt": "Once" })), ("/v1/completions", json!({ "prompt": 1.5 }))]
         {

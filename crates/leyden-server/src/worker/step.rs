@@ -380,7 +380,7 @@ impl Loop {
         {
             self.metrics.service_level.answer(active.generated, last - first);
         }
-        // One that ended while it waited was accepted until then.
+        // A request that ended while it waited counts as accepted.
         active.mailbox.decide(Ok(()));
         let finished = if active.mailbox.is_closed() { End::Closing } else { end }.finish();
         self.metrics.finished[finished].add(1);

@@ -3,7 +3,7 @@
 use leyden_load::{Metric, Slo};
 use leyden_server::{Bound, Promise};
 
-/// Parses an objective. Of several limits of one metric, the server keeps the strictest bound for the largest share.
+/// Parses an objective. If a metric has several limits, the server keeps the strictest bound for the largest share.
 ///
 /// # Errors
 /// The text is no objective, or one of a metric that the server cannot promise.
