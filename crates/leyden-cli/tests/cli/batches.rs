@@ -108,3 +108,56 @@ fn a_batch_outlives_kills_with_every_row_once() {
     let (status, body) = ask(&other, "GET", "/v1/batches", "application/json", "");
     assert!(status == 404 && body.contains("--batch-dir"), "{body}");
 }
+
+/// Returns the rows of a file of the server.
+fn rows(server: &Server, file: &Value) -> Vec<Value> {
+    let path = format!("/v1/files/{}/content", file.as_str().unwrap());
+    let (status, content) = ask(server, "GET", &path, "application/json", "");
+    assert_eq!(status, 200, "{content}");
+    content.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_batch_past_its_window_keeps_its_answers_and_names_the_rest() {
+    let files = Files::new();
+    let folder = files.path("batches");
+    let start = || Server::start(&[STORYTELLER, "--batch-dir", &folder]);
+    let line = |i: u64| {
+        let body = json!({ "prompt": "Once upon a time", "max_tokens": 120, "seed": i, "ignore_eos": true });
+        let row = json!({ "custom_id": format!("row {i}"), "method": "POST", "url": "/v1/completions", "body": body });
+        format!("{row}\n")
+    };
+    let mut server = start();
+    let file = upload(&server, &(0..400).map(line).collect::<String>());
+    let new = json!({ "input_file_id": file, "endpoint": "/v1/completions", "completion_window": "1h" });
+    let id = json_of(&server, "POST", "/v1/batches", &new)["id"].as_str().unwrap().to_owned();
+    let done = |batch: &Value| batch["request_counts"]["completed"].as_u64().unwrap();
+    until(&server, &id, |batch| done(batch) > 0);
+    // Answers are flushed every second.
+    sleep(Duration::from_millis(1200));
+    server.kill();
+    // An hour passes.
+    let path = format!("{folder}/batches/{id}.json");
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    record["expires_at"] = record["created_at"].clone();
+    std::fs::write(&path, record.to_string()).unwrap();
+    server = start();
+    let batch = until(&server, &id, |batch| batch["status"] == "expired");
+    let (answers, errors) = (rows(&server, &batch["output_file_id"]), rows(&server, &batch["error_file_id"]));
+    assert!(batch["expired_at"].is_u64() && batch["completed_at"].is_null(), "{batch}");
+    assert_eq!(answers.len() as u64, done(&batch));
+    assert!(
+        !answers.is_empty() && answers.len() + errors.len() == 400,
+        "{} + {}",
+        answers.len(),
+        errors.len()
+    );
+    assert!(errors.iter().all(|row| row["error"]["code"] == "batch_expired" && row["response"].is_null()));
+    let mut ids: Vec<String> =
+        answers.iter().chain(&errors).map(|row| row["custom_id"].as_str().unwrap().to_owned()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 400);
+    let cancel = ask(&server, "POST", &format!("/v1/batches/{id}/cancel"), "application/json", "");
+    assert!(cancel.0 == 409 && cancel.1.contains("batch_ended"), "{cancel:?}");
+}
