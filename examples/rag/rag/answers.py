@@ -1,17 +1,19 @@
 """Answers with citations, as JSON, and the check that every quote is in the chunk that it names.
 
 With `exact`, the schema itself lists the sentences of the found chunks: the model chooses among them and cannot write another quote.
-Without it, the model writes quotes freely, and those that are not in their chunk are counted and dropped.
+Without it, the model writes quotes freely, and those that are not in their chunk are counted and dropped. White space is no part of
+the comparison: the model sees lines joined, and a citation's text is the document's own. The quote comes before the answer, so that the answer can follow from it.
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 
 from .chunks import sentences
 
 SYSTEM = (
-    "Answer the question from the numbered passages alone, in a few words. Cite the sentence that shows the answer, with the number of "
-    "its passage. If the passages do not answer the question, say that you do not know, and cite nothing."
+    "Answer the question from the numbered passages alone. First quote the sentence that shows the answer, with the number of its "
+    "passage, then answer in a few words. If the passages do not answer the question, quote nothing and say that you do not know."
 )
 MAX_CITATIONS = 2
 
@@ -35,9 +37,21 @@ class Answer:
     wrong: list = field(default_factory=list)
 
 
+def one_line(text):
+    """Returns a text with every run of white space as one space."""
+    return " ".join(text.split())
+
+
+def find(quote, text):
+    """Returns the place `(start, end)` of a quote in a text, whatever the white space between its words, or None."""
+    words = [re.escape(word) for word in quote.split()]
+    found = re.search(r"\s+".join(words), text) if words else None
+    return found.span() if found else None
+
+
 def messages(question, chunks):
     """Returns the conversation that asks for an answer."""
-    passages = "\n\n".join(f"[{i}] {chunk.text}" for i, chunk in enumerate(chunks, 1))
+    passages = "\n\n".join(f"[{i}] {one_line(chunk.text)}" for i, chunk in enumerate(chunks, 1))
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{passages}\n\nQuestion: {question}"}]
 
 
@@ -45,13 +59,13 @@ def schema(chunks, exact=True):
     """Returns the JSON schema of an answer over these chunks."""
     kinds = []
     for i, chunk in enumerate(chunks, 1):
-        quotes = list(dict.fromkeys(chunk.text[a:b] for a, b in sentences(chunk.text)))
+        quotes = list(dict.fromkeys(one_line(chunk.text[a:b]) for a, b in sentences(chunk.text)))
         quote = {"enum": quotes} if exact else {"type": "string", "minLength": 1, "maxLength": 300}
         properties = {"passage": {"const": i}, "quote": quote}
         kinds.append({"type": "object", "properties": properties, "required": ["passage", "quote"], "additionalProperties": False})
     citations = {"type": "array", "items": {"anyOf": kinds}, "minItems": 0, "maxItems": MAX_CITATIONS}
-    properties = {"answer": {"type": "string", "minLength": 1, "maxLength": 300}, "citations": citations}
-    return {"type": "object", "properties": properties, "required": ["answer", "citations"], "additionalProperties": False}
+    properties = {"citations": citations, "answer": {"type": "string", "minLength": 1, "maxLength": 300}}
+    return {"type": "object", "properties": properties, "required": ["citations", "answer"], "additionalProperties": False}
 
 
 def check(reply, chunks):
@@ -62,12 +76,12 @@ def check(reply, chunks):
         for citation in fields["citations"]:
             number, quote = citation["passage"], citation["quote"]
             chunk = chunks[number - 1] if isinstance(number, int) and 0 < number <= len(chunks) else None
-            at = chunk.text.find(quote) if chunk and quote else -1
-            if at < 0:
+            at = find(quote, chunk.text) if chunk else None
+            if at is None:
                 answer.wrong.append(quote)
             else:
-                start = chunk.start + at
-                answer.citations.append(Citation(chunk.path, start, start + len(quote), quote))
+                start, end = at
+                answer.citations.append(Citation(chunk.path, chunk.start + start, chunk.start + end, chunk.text[start:end]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the answer is not in the form that was asked for: {error}: {reply[:200]}") from error
     return answer

@@ -39,7 +39,9 @@ def reply(*citations):
 def test_quotes_are_found_at_their_place_or_dropped():
     found = answers.check(reply((1, "The hare slept."), (2, "It rained")), CHUNKS)
     assert [(c.path, c.start, c.end) for c in found.citations] == [("a.txt", 23, 38), ("b.txt", 0, 9)] and not found.wrong
-    wrong = [(2, "The fox ran."), (1, "The fox  ran."), (1, "the fox ran."), (3, "It rained"), (0, "It rained"), (1, "")]
+    spaced = answers.check(reply((1, "fox ran. The  hare")), [Chunk("a.txt", 5, 40, "The fox ran.\n\nThe hare slept.")])
+    assert [(c.start, c.quote) for c in spaced.citations] == [(9, "fox ran.\n\nThe hare")]
+    wrong = [(2, "The fox ran."), (1, "The foxran."), (1, "the fox ran."), (1, "The.fox"), (3, "It rained"), (0, "It rained"), (1, "")]
     found = answers.check(reply(*wrong), CHUNKS)
     assert found.citations == [] and len(found.wrong) == len(wrong)
 
