@@ -83,7 +83,7 @@ class Kept:
 
 def retrieve(store, service, questions, work, candidates, reranked, limit):
     """Returns recall at 5 by method, with intervals; reranking of the first `reranked` questions."""
-    kept, vectors = Kept(work / "scores.jsonl"), service.vectors([q[2] for q in questions])
+    kept, vectors = Kept(work / "scores.jsonl"), vectors_of(service, [q[2] for q in questions], work)
     found = {name: [] for name in ("vectors", "words", "fused")}
     for (_, _, question, _), vector in zip(questions, vectors):
         near, by_words = store.by_vector(vector, candidates), store.by_words(question, candidates)
@@ -109,6 +109,16 @@ def retrieve(store, service, questions, work, candidates, reranked, limit):
             out[f"{name} + rerank"] = recall([best for _, best in lists], some)
             out[f"{name} + rerank, gain"] = gain([pool for pool, _ in lists], [best for _, best in lists], some)
     return out
+
+
+def vectors_of(service, texts, work):
+    """Returns the vectors of texts; those that are kept in WORK are not computed again."""
+    kept = Kept(work / "vectors.jsonl")
+    fresh = [text for text in dict.fromkeys(texts) if text not in kept.known]
+    for i in range(0, len(fresh), 64):
+        for text, vector in zip(fresh[i : i + 64], service.vectors(fresh[i : i + 64])):
+            kept.get(text, lambda vector=vector: vector)
+    return [kept.known[text] for text in texts]
 
 
 def hit(chunks, question):
@@ -212,7 +222,7 @@ def main(words=None):
     random.Random(7).shuffle(questions)
     chunks = [chunk for (story, number), text in sections.items() for chunk in divide(f"{story}/{number}", text)]
     store = open_store(args.store or str(args.work / "lance"))
-    store.write(chunks, service.vectors([chunk.text for chunk in chunks]))
+    store.write(chunks, vectors_of(service, [chunk.text for chunk in chunks], args.work))
     out = {"stories": len({s for s, _ in sections}), "sections": len(sections), "chunks": len(chunks), "questions": len(questions)}
     out["recall_at_5"] = retrieve(store, service, questions, args.work, args.candidates, args.reranked if service.reranks else 0, limit)
     if args.answered:
