@@ -16,9 +16,11 @@ class LanceStore:
 
     def write(self, chunks, vectors):
         """Replaces the content of the store."""
+        from lancedb.index import FTS
+
         rows = [{"path": c.path, "start": c.start, "end": c.end, "text": c.text, "vector": v} for c, v in zip(chunks, vectors, strict=True)]
         table = self.base.create_table("chunks", rows, mode="overwrite")
-        table.create_fts_index("text", replace=True)
+        table.create_index("text", config=FTS(), replace=True)
 
     def by_vector(self, vector, count):
         """Returns the chunks whose vectors are nearest, the best first. The search is exact: it compares all vectors."""
