@@ -4,6 +4,7 @@
 mod bench;
 mod command;
 mod coverage;
+mod dist;
 mod embed;
 mod lint;
 mod nightly;
@@ -31,6 +32,11 @@ const TASKS: &[Task] = &[
         name: "coverage",
         help: "print the lines of each crate that tests run; -p CRATE for some crates",
         run: coverage::run,
+    },
+    Task {
+        name: "dist",
+        help: "make a release: archives, Debian packages, checksums, SBOM, signatures; --help for options",
+        run: dist::run,
     },
     Task { name: "embed", help: "make the embedded model from its F16 weights", run: embed::run },
     Task {
