@@ -116,6 +116,19 @@ pub(super) fn install_folder() -> Option<PathBuf> {
     Some(folder("HOME")?.join(".local"))
 }
 
+/// Returns the folder of the user's units of systemd, if there is a place for it.
+pub(super) fn user_units() -> Option<PathBuf> {
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config.join("systemd/user"))
+}
+
+/// Returns the variables that are set and say where models and their packed weights lie, for a service of the user.
+pub(super) fn store_variables() -> Vec<(String, String)> {
+    let names = [leyden_hub::knobs::MODELS.name, PACKS.name, "HF_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"];
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    names.iter().filter_map(|name| Some(((*name).to_owned(), set(name)?))).collect()
+}
+
 fn folder(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -59,6 +59,7 @@ mod rm;
 mod rows;
 mod run;
 mod serve;
+mod service;
 mod signals;
 mod sizes;
 mod stored;
@@ -124,6 +125,7 @@ commands! {
     Run run Run "Answer a prompt, or start a conversation",
     Chats chats Run "List or remove saved conversations",
     Serve serve Serve "Serve models over HTTP: OpenAI's, Anthropic's and Ollama's APIs",
+    Service service Serve "Run a server in the background, by systemd",
     Ps ps Serve "List the models of a running server, and unload them",
     Embed embed Texts "Compute embedding vectors of texts",
     Classify classify Texts "Classify texts",

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Unload this model when its requests have ended; any name that `leyden run` accepts
     #[arg(long, value_name = "MODEL")]
     unload: Option<String>,
+    /// Ask only whether the server is ready, and fail if it is not; needs no key. For health checks of containers
+    #[arg(long, conflicts_with = "unload")]
+    ready: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -50,6 +53,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let server =
         Server::with_certificate(args.url.clone(), key, &authorities, args.certificate.files().as_ref())?;
     let server = Arc::new(server);
+    if args.ready {
+        return is_ready(&server, args.json, out);
+    }
     if let Some(model) = &args.unload {
         let known = ask(&server, &format!("/v1/models/{}", encoded(model)), None)?;
         let loaded = ask(&server, "/api/ps", None)?;
@@ -158,6 +164,21 @@ fn encoded(name: &str) -> String {
 }
 
 /// Sends a request to the server. Returns the document of its answer.
+/// Prints the server's state; fails unless it is ready.
+fn is_ready(server: &Arc<Server>, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let (status, document) = server.ask("/health", None, PATIENCE)?;
+    let state = document["status"].as_str().unwrap_or("is this a leyden server?");
+    if status != 200 {
+        return Err(Failure::new(format!("{}: {state}", server.base())));
+    }
+    if json {
+        writeln!(out, "{document}")?
+    } else {
+        writeln!(out, "{state}")?
+    }
+    Ok(())
+}
+
 fn ask(server: &Arc<Server>, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
     let (status, document) = server.ask(path, body, PATIENCE).map_err(|error| {
         Failure::from(error).hint("start a server with `leyden serve`, or set its address with --url")

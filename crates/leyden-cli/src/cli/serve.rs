@@ -6,6 +6,7 @@ mod directory;
 mod evidence;
 mod in_memory;
 mod prepare;
+mod service_facts;
 mod settings;
 mod slo;
 mod stored;
@@ -35,6 +36,7 @@ use stored::Stored;
 
 pub(crate) use args::Args;
 pub(super) use in_memory::{InMemoryOptions, start as start_in_memory};
+pub(super) use service_facts::ServiceFacts;
 
 use super::connections;
 use super::failure::Failure;

@@ -38,6 +38,7 @@ mod run;
 mod serve;
 mod serve_abuse;
 mod serve_waits;
+mod service;
 mod special_tokens;
 mod stateless;
 mod streams;
