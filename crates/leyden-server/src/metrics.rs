@@ -5,9 +5,10 @@
 
 use crate::service_level::{self, Figure, ServiceLevel};
 use leyden_audit::Figures;
+use leyden_kernels::attention::BLOCK_TOKENS;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A counter or a gauge.
 #[derive(Debug, Default)]
@@ -261,6 +262,8 @@ const HISTOGRAMS: &[(&str, &str, Times)] = &[
 /// Metrics of one worker, with the labels of their series.
 pub(crate) struct Series<'a> {
     pub(crate) model: &'a str,
+    /// Names of the model's LoRA adapters.
+    pub(crate) adapters: &'a [String],
     /// The worker's index, if the model has several.
     pub(crate) engine: Option<usize>,
     pub(crate) metrics: &'a ModelMetrics,
@@ -268,13 +271,13 @@ pub(crate) struct Series<'a> {
 
 impl Series<'_> {
     /// Returns the labels; the label of the worker's index has vLLM's name.
-    fn labels(&self, more: Option<(&str, &str)>) -> String {
-        let model = self.model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    fn labels(&self, more: &[(&str, &str)]) -> String {
+        let model = escaped(self.model);
         let mut labels = format!("{{model_name=\"{model}\"");
         if let Some(engine) = self.engine {
             let _ = write!(labels, ",engine=\"{engine}\"");
         }
-        if let Some((key, value)) = more {
+        for (key, value) in more {
             let _ = write!(labels, ",{key}=\"{value}\"");
         }
         labels.push('}');
@@ -303,7 +306,7 @@ pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFi
     for (name, help, kind, read) in VALUES {
         head(&mut out, name, help, kind);
         for one in engines {
-            line(&mut out, name, &one.labels(None), read(one.metrics));
+            line(&mut out, name, &one.labels(&[]), read(one.metrics));
         }
     }
     for (name, help, key, names, of) in [
@@ -318,10 +321,11 @@ pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFi
         head(&mut out, name, help, "counter");
         for one in engines {
             for (i, value) in names.iter().enumerate() {
-                line(&mut out, name, &one.labels(Some((key, value))), of(one.metrics, i) as f64);
+                line(&mut out, name, &one.labels(&[(key, value)]), of(one.metrics, i) as f64);
             }
         }
     }
+    for_gateways(&mut out, engines);
     promises(&mut out, engines);
     for (name, help, times) in HISTOGRAMS {
         head(&mut out, name, help, "histogram");
@@ -377,6 +381,32 @@ pub(crate) fn page(engines: &[Series<'_>], http: &HttpMetrics, server: &ServerFi
     out
 }
 
+/// Writes the series of vLLM in which labels hold the values, which endpoint pickers of gateways read: the blocks of the KV cache,
+/// and the LoRA adapters of models that have some. All adapters are in memory, so none waits.
+fn for_gateways(out: &mut String, engines: &[Series<'_>]) {
+    let name = "vllm:cache_config_info";
+    head(out, name, "Tokens in a block of the KV cache, and number of blocks, as labels.", "gauge");
+    for one in engines {
+        let blocks = one.metrics.kv_blocks.get().to_string();
+        let block = BLOCK_TOKENS.to_string();
+        line(out, name, &one.labels(&[("block_size", &block), ("num_gpu_blocks", &blocks)]), 1.0);
+    }
+    let name = "vllm:lora_requests_info";
+    head(out, name, "LoRA adapters, as labels; the value is the time in seconds since 1970.", "gauge");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    for one in engines.iter().filter(|one| !one.adapters.is_empty()) {
+        let (count, names) = (one.adapters.len().to_string(), escaped(&one.adapters.join(",")));
+        let labels =
+            [("max_lora", &count[..]), ("running_lora_adapters", &names), ("waiting_lora_adapters", "")];
+        line(out, name, &one.labels(&labels), now as f64);
+    }
+}
+
+/// Returns a text as the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
 type ReadFigure = fn(&Figure) -> Option<f64>;
 
 /// Name, help and reader of each figure of a promise.
@@ -401,7 +431,7 @@ fn promises(out: &mut String, engines: &[Series<'_>]) {
         for (one, figure) in &figures {
             let metric = format!("{}_p{}", figure.metric, figure.bound.percentile);
             if let Some(value) = read(figure) {
-                line(out, name, &one.labels(Some(("metric", &metric))), value);
+                line(out, name, &one.labels(&[("metric", &metric)]), value);
             }
         }
     }
@@ -415,7 +445,7 @@ fn promises(out: &mut String, engines: &[Series<'_>]) {
     for one in engines.iter().filter(|one| one.metrics.service_level.promise().is_some()) {
         let o = one.metrics.service_level.outlook();
         for (outcome, n) in [("admitted", o.admitted), ("delayed", o.delayed), ("refused", o.refused)] {
-            line(out, name, &one.labels(Some(("outcome", outcome))), n as f64);
+            line(out, name, &one.labels(&[("outcome", outcome)]), n as f64);
         }
     }
 }
@@ -446,10 +476,10 @@ fn histogram(out: &mut String, name: &str, of: &Series<'_>, h: &Histogram) {
     for (i, count) in h.counts.iter().enumerate() {
         sum += count.load(Ordering::Relaxed);
         let bound = h.bounds.get(i).map_or_else(|| "+Inf".to_owned(), f64::to_string);
-        let labels = of.labels(Some(("le", &bound)));
+        let labels = of.labels(&[("le", &bound)]);
         line(out, &format!("{name}_bucket"), &labels, sum as f64);
     }
-    let labels = of.labels(None);
+    let labels = of.labels(&[]);
     line(out, &format!("{name}_sum"), &labels, h.sum_ns.load(Ordering::Relaxed) as f64 * 1e-9);
     line(out, &format!("{name}_count"), &labels, sum as f64);
 }
@@ -464,7 +494,9 @@ mod tests {
         for ms in [1, 5, 6, 2_000_000] {
             m.queue.observe(Duration::from_millis(ms));
         }
-        let one = Series { model: "a\"b", engine: None, metrics: &m };
+        let adapters = ["x".to_owned(), "y".to_owned()];
+        m.kv_blocks.set(7);
+        let one = Series { model: "a\"b", adapters: &adapters, engine: None, metrics: &m };
         let tls = TlsFigures { seconds_left: Some(-1.0), handshakes: [5, 2], reloads: [1, 0] };
         let figures = ServerFigures { tls: Some(tls), spans: Some([3, 4]), ..ServerFigures::default() };
         let page = page(&[one], &HttpMetrics::default(), &figures);
@@ -473,9 +505,12 @@ mod tests {
             "leyden_tls_handshakes_total{result=\"failed\"} 2",
             "leyden_tls_reloads_total{result=\"loaded\"} 1",
             "leyden_trace_spans_total{result=\"dropped\"} 4",
+            "vllm:cache_config_info{model_name=\"a\\\"b\",block_size=\"64\",num_gpu_blocks=\"7\"} 1",
         ] {
             assert!(page.lines().any(|l| l == line), "{line}: {page}");
         }
+        let adapters = "max_lora=\"2\",running_lora_adapters=\"x,y\",waiting_lora_adapters=\"\"} 1";
+        assert!(page.contains(adapters), "{page}");
         let value = |bound: &str| {
             let start =
                 format!("vllm:request_queue_time_seconds_bucket{{model_name=\"a\\\"b\",le=\"{bound}\"}} ");
@@ -495,7 +530,7 @@ mod tests {
     #[test]
     fn dashboard_and_alerts_name_what_exists() {
         let m = ModelMetrics::default();
-        let one = Series { model: "m", engine: None, metrics: &m };
+        let one = Series { model: "m", adapters: &[], engine: None, metrics: &m };
         let page = page(&[one], &HttpMetrics::default(), &ServerFigures::default()) + &process_part(Some(1));
         let is_series = |name: &str| {
             page.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))

@@ -16,11 +16,17 @@ use std::sync::Arc;
 pub(super) async fn answer(app: Arc<App>, _: Call) -> Result<Response<Reply>, ApiError> {
     let entries = app.models.all();
     let metrics: Vec<_> =
-        entries.iter().filter_map(|entry| Some((&entry.name, entry.service()?.metrics()))).collect();
-    let engines = metrics.iter().flat_map(|(model, metrics)| {
+        entries.iter().filter_map(|entry| Some((entry, entry.service()?.metrics()))).collect();
+    let engines = metrics.iter().flat_map(|(entry, metrics)| {
+        let (model, adapters) = (&entry.name, &entry.adapters[..]);
         let several = metrics.len() > 1;
         let engine = move |i: usize| several.then_some(i);
-        metrics.iter().enumerate().map(move |(i, metrics)| Series { model, engine: engine(i), metrics })
+        metrics.iter().enumerate().map(move |(i, metrics)| Series {
+            model,
+            adapters,
+            engine: engine(i),
+            metrics,
+        })
     });
     let figures = ServerFigures {
         comings: app.models.counts(),
