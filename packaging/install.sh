@@ -110,8 +110,8 @@ check_signature() {
     done >"$work/key.der"
     get SHA256SUMS.sig
     openssl pkeyutl -verify -pubin -keyform DER -inkey "$work/key.der" -rawin -in "$work/SHA256SUMS" \
-        -sigfile "$work/SHA256SUMS.sig" >/dev/null 2>"$work/errors" ||
-        fail "SHA256SUMS is not signed with the key $key: $(head -n 1 "$work/errors")"
+        -sigfile "$work/SHA256SUMS.sig" >"$work/said" 2>&1 ||
+        fail "SHA256SUMS is not signed with the key $key: $(head -n 1 "$work/said")"
 }
 
 name=leyden-$version-$target
@@ -131,7 +131,7 @@ get "$name.tar.gz"
 # The unit names the program where it is installed.
 unit=$work/$name/lib/systemd/system/leyden.service
 escaped=$(printf '%s' "$prefix" | sed 's/[&|\\]/\\&/g')
-sed "s|/usr/local/bin/leyden|$escaped/bin/leyden|" "$unit" >"$work/unit" && cat "$work/unit" >"$unit"
+sed "s|/usr/local/bin/leyden|\"$escaped/bin/leyden\"|" "$unit" >"$work/unit" && cat "$work/unit" >"$unit"
 "$work/$name/bin/leyden" --version >/dev/null || fail "the program does not run here" "--target names the archive of another target"
 $sudo mkdir -p "$prefix"
 # A running program cannot be overwritten; it can be replaced.

@@ -155,7 +155,7 @@ fn a_release_is_made_verified_and_installed() {
     ok(&mut install(&serve(out.clone()), &["--key", digits]));
     assert!(ok(Command::new(prefix.join("bin/leyden")).arg("--version")).contains(version));
     let unit = fs::read_to_string(prefix.join("lib/systemd/system/leyden.service")).unwrap();
-    assert!(unit.contains(&format!("ExecStart={}/bin/leyden ", prefix.display())));
+    assert!(unit.contains(&format!("ExecStart=\"{}/bin/leyden\" ", prefix.display())));
     fs::remove_dir_all(&prefix).unwrap();
 
     fails(&mut install(&there, &["--key", &"ab".repeat(32)]), "not signed with the key");
