@@ -43,7 +43,6 @@ mod file_store;
 mod fim;
 mod fingerprint;
 mod generate;
-mod generic_tools;
 mod grammar_cache;
 mod grammars;
 mod ids;

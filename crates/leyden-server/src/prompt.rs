@@ -4,13 +4,12 @@ use crate::app::App;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::fields;
-use crate::generic_tools;
-use crate::rendering::{Rendering, described};
+use crate::rendering::Rendering;
 use crate::served::Served;
 use leyden_tasks::{TextInput, check_tokens, encode_within};
 use leyden_text::{
-    Bounds, ChatTemplate, ErrorKind, Message, RenderOptions, Rendered, Tokenizer, encode_prompt_within,
-    encode_rendered_within, encode_whole_within,
+    Bounds, ChatTemplate, ErrorKind, Message, RenderOptions, Rendered, Tokenizer, described,
+    encode_prompt_within, encode_rendered_within, encode_whole_within, generic_tools,
 };
 use serde_json::Value;
 use std::sync::Arc;

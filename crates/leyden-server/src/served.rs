@@ -5,7 +5,6 @@ use crate::adapters::Adapters;
 use crate::calibrated::Calibrated;
 use crate::defaults::Defaults;
 use crate::failure::Error;
-use crate::generic_tools;
 use crate::grammar_cache::Grammars;
 use crate::log::Log;
 use crate::metrics::ModelMetrics;
@@ -19,7 +18,7 @@ use leyden_kernels::Tier;
 use leyden_models::Prompts;
 use leyden_tasks::Samplers;
 use leyden_text::output::OutputFormat;
-use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer};
+use leyden_text::{ChatTemplate, FillInMiddle, Tokenizer, generic_tools};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 

@@ -33,10 +33,12 @@ mod answer;
 mod detok;
 mod encode;
 mod error;
+pub mod generic_tools;
 pub mod output;
 mod stop;
 mod template;
 mod tokenizer;
+mod tool_descriptions;
 
 pub use answer::AnswerText;
 pub use detok::Detokenizer;
@@ -55,3 +57,4 @@ pub use tokenizer::{
     Pairs, Special, Tokenizer, WindowLimits, encode_located, from_gguf, from_hf, from_tokenizer_json,
     unread_keys,
 };
+pub use tool_descriptions::described;

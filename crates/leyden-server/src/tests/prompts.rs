@@ -231,7 +231,7 @@ fn tools_without_optional_fields_suit_every_template() {
             let tools = json!([{ "type": "function", "function": function }]);
             let options = leyden_text::RenderOptions {
                 add_generation_prompt: true,
-                tools: Some(crate::rendering::described(&tools)),
+                tools: Some(leyden_text::described(&tools)),
                 ..Default::default()
             };
             template.render(&user, &options)

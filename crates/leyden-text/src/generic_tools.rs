@@ -1,15 +1,16 @@
 //! Tools for a model whose chat template does not support them.
 //!
 //! The system message describes the tools and the form of a call, which a grammar then enforces from the opening of a
-//! call on ([`OutputFormat::with_generic_calls`](leyden_text::output::OutputFormat::with_generic_calls)). Earlier calls
+//! call on ([`OutputFormat::with_generic_calls`](crate::output::OutputFormat::with_generic_calls)). Earlier calls
 //! are rendered as text of the assistant and their results as user messages, which every template supports.
 
-use crate::rendering::described;
-use leyden_text::{ChatTemplate, Message, RenderOptions};
+use crate::template::{ChatTemplate, Message, RenderOptions};
+use crate::tool_descriptions::described;
 use serde_json::{Value, json};
 
 /// Returns true if a template renders earlier calls, even if in an unknown syntax.
-pub(crate) fn shows_calls(template: &ChatTemplate) -> bool {
+#[must_use]
+pub fn shows_calls(template: &ChatTemplate) -> bool {
     const NAME: &str = "zqname";
     let call =
         json!({ "id": "zqid00001", "type": "function", "function": { "name": NAME, "arguments": "{}" } });
@@ -25,7 +26,8 @@ pub(crate) fn shows_calls(template: &ChatTemplate) -> bool {
 }
 
 /// Returns the messages in a form that such a template can render; `calls` is true if it renders calls itself.
-pub(crate) fn written(messages: &[Message], tools: Option<&Value>, calls: bool) -> Vec<Message> {
+#[must_use]
+pub fn written(messages: &[Message], tools: Option<&Value>, calls: bool) -> Vec<Message> {
     let mut all = if calls { messages.to_vec() } else { as_text(messages) };
     if let Some(tools) = tools {
         let text = description(tools);
@@ -62,7 +64,8 @@ fn as_text(messages: &[Message]) -> Vec<Message> {
 
 /// Moves the system message to the beginning of the next message's text; `None` if there is no system message, or no
 /// other.
-pub(crate) fn without_system(messages: &[Message]) -> Option<Vec<Message>> {
+#[must_use]
+pub fn without_system(messages: &[Message]) -> Option<Vec<Message>> {
     let (system, others) = messages.split_first().filter(|(first, _)| first.role == "system")?;
     let mut others = others.to_vec();
     let first = others.first_mut()?;
