@@ -5,6 +5,7 @@ use crate::generation::{Finish, Generation};
 use crate::job::{Job, Text, named, sampler};
 use crate::options::{BatchOptions, GenerateOptions};
 use crate::runner::{Runner, Served, Submission};
+use crate::service_thread::Worker;
 use crate::session::{PROMPT_STEP, Parts, context, state_cache};
 use leyden_engine::schedule::{PromptRows, SchedulerOptions};
 use leyden_engine::{
@@ -67,6 +68,12 @@ impl Batch {
             .map(Arc::new);
         let runner = Runner::new(engine, schedule, file);
         Ok(Batch { runner, tokenizer, pooling, scope, adapters, samplers: Samplers::default() })
+    }
+
+    /// Returns the batch's engine for the thread of a service.
+    pub(crate) fn into_worker(self) -> Worker {
+        let Batch { runner, tokenizer, scope, adapters, samplers, .. } = self;
+        Worker { runner, tokenizer, scope, adapters, samplers }
     }
 
     /// Sets the adapters for scores and vectors, and for prompts without [`GenerateOptions::adapters`].

@@ -1,6 +1,7 @@
 //! Errors of the library.
 
 use leyden_tasks::ErrorKind;
+use std::sync::Arc;
 
 /// Error of opening or running a model.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +69,18 @@ pub enum Error {
         /// Description of the fault.
         what: String,
     },
+    /// Thread that the operating system refuses to start.
+    #[error("the engine's thread cannot be started: {what}")]
+    Thread {
+        /// Message of the operating system.
+        what: String,
+    },
+    /// Request to a service that was dropped, or whose thread has ended.
+    #[error("the service is closed: its model was dropped, or its thread has failed")]
+    Closed,
+    /// Error that ended several requests.
+    #[error("{0}")]
+    Shared(Arc<Error>),
     /// Logits, scores or vectors that are not finite numbers.
     #[error("{file}: results: values that are not numbers; the weights are damaged or too large")]
     NotFinite {

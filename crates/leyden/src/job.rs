@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::generation::Finish;
 use crate::options::GenerateOptions;
-use leyden_constrain::Constraint;
+use leyden_constrain::{Constraint, Guide};
 use leyden_engine::sample::{Sampler, TokenSet};
 use leyden_engine::schedule::verify;
 use leyden_engine::{Answer, Engine, ErrorKind, LogitReader, OutputRow, TokenLogprobs};
@@ -68,6 +68,7 @@ pub(crate) struct Text {
     tokenizer: Arc<dyn Tokenizer>,
     sampler: Sampler,
     constraint: Option<Constraint>,
+    calls: Option<Guide>,
     pieces: AnswerText,
     logprobs: Option<usize>,
     /// Generated text.
@@ -92,7 +93,8 @@ impl Text {
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Text {
-        let mut pieces = AnswerText::new(tokenizer.as_ref(), prompt, &options.stop);
+        let pieces = AnswerText::new(tokenizer.as_ref(), prompt, &options.stop);
+        let mut pieces = pieces.with_visible(Arc::clone(&options.visible));
         if let Some((open, close, begun)) = &options.reasoning {
             pieces = pieces.with_reasoning(open, close, *begun);
         }
@@ -100,6 +102,7 @@ impl Text {
             tokenizer,
             sampler,
             constraint: options.constraint.clone(),
+            calls: options.calls.clone(),
             pieces,
             logprobs: options.logprobs,
             text: String::new(),
@@ -130,13 +133,26 @@ impl Text {
     }
 
     fn token(&mut self, logits: &[f32], position: usize) -> Result<u32, Error> {
-        Ok(match &mut self.constraint {
-            None => self.sampler.sample(logits, position)?,
-            Some(constraint) => {
-                let allowed = TokenSet::new(constraint.mask()?.words());
-                self.sampler.sample_masked(logits, allowed, position)?
-            }
-        })
+        let constraint = match (&mut self.constraint, &mut self.calls) {
+            (Some(constraint), _) => Some(constraint),
+            (None, Some(calls)) => calls.constraint(),
+            (None, None) => None,
+        };
+        if let Some(constraint) = constraint {
+            let allowed = TokenSet::new(constraint.mask()?.words());
+            return Ok(self.sampler.sample_masked(logits, allowed, position)?);
+        }
+        let token = self.sampler.sample(logits, position)?;
+        let Some(calls) = &self.calls else { return Ok(token) };
+        // Outside a call, a token is refused only if it would open one wrongly.
+        let tokenizer = self.tokenizer.as_ref();
+        let describe = |token| (self.pieces.bytes(tokenizer, token), tokenizer.is_end(token));
+        let (bytes, ends) = describe(token);
+        if !calls.refuses(&bytes, ends) {
+            return Ok(token);
+        }
+        let allowed = calls.allowed(describe);
+        Ok(self.sampler.sample_masked(logits, TokenSet::new(allowed.words()), position)?)
     }
 
     /// Accepts a token, and returns the reason if the answer ends with it.
@@ -151,6 +167,9 @@ impl Text {
         if let Some(constraint) = &mut self.constraint {
             constraint.accept(token)?;
             complete = constraint.is_complete();
+        } else if let Some(calls) = &mut self.calls {
+            let bytes = self.pieces.bytes(self.tokenizer.as_ref(), token);
+            complete = calls.accept(token, &bytes)?;
         }
         let event = self.pieces.push(self.tokenizer.as_ref(), token);
         self.text.push_str(&event.text);

@@ -1,9 +1,11 @@
 //! [`Model`]: loaded weights, tokenizer and chat template, with the threads that compute.
 
 use crate::batch::Batch;
+use crate::chat_format::ChatFormat;
 use crate::error::Error;
 use crate::model_file::{self, ModelFile};
 use crate::options::{BatchOptions, SessionOptions};
+use crate::service::Service;
 use crate::session::{self, Parts, Session};
 use leyden_constrain::{Compiled, Grammar, Vocabulary};
 use leyden_kernels::gemm::LayoutRule;
@@ -137,6 +139,8 @@ pub struct Model {
     /// Vocabulary for grammars, created when the first one is compiled.
     vocabulary: OnceLock<Arc<Vocabulary>>,
     template: Option<Arc<ChatTemplate>>,
+    /// Form of its answers, detected when the first conversation with tools or reasoning needs it.
+    chat_format: OnceLock<ChatFormat>,
     pooling: Option<Pooling>,
     prompts: Prompts,
     /// Unknown keys of the tokenizer's files.
@@ -251,6 +255,7 @@ impl Model {
             tokenizer,
             vocabulary,
             template,
+            chat_format: OnceLock::new(),
             pooling,
             prompts,
             unread,
@@ -285,6 +290,19 @@ impl Model {
     pub fn batch(&self, options: &BatchOptions) -> Result<Batch, Error> {
         let pooling = options.pooling.or(self.pooling).unwrap_or_default();
         Batch::new(self.parts(options.replica)?, pooling, options)
+    }
+
+    /// Returns a [`Service`], an engine on a thread of its own for requests that arrive at any time.
+    ///
+    /// # Errors
+    /// The model is an encoder, an option is out of range, or memory or threads are short.
+    pub fn service(&self, options: &BatchOptions) -> Result<Service, Error> {
+        if !self.config().generates() {
+            return Err(Error::NotGenerative { file: self.metadata().file().to_owned() });
+        }
+        let batch = self.batch(options)?;
+        let context = options.context.unwrap_or(self.config().context);
+        Service::start(batch.into_worker(), context)
     }
 
     /// Returns the parts of the model for a session or batch on a replica.
@@ -375,6 +393,11 @@ impl Model {
     #[must_use]
     pub fn shared_tokenizer(&self) -> Arc<dyn Tokenizer> {
         Arc::clone(&self.tokenizer)
+    }
+
+    /// Returns the form of the model's answers.
+    pub(crate) fn chat_format(&self) -> &ChatFormat {
+        self.chat_format.get_or_init(|| ChatFormat::detect(self.template.as_deref(), self.tokenizer()))
     }
 
     /// Returns the chat template, if the model has one.

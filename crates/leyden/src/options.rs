@@ -1,10 +1,11 @@
 //! Options of sessions, batches and answers.
 
 use crate::breakers::SEQUENCE_BREAKERS;
-use leyden_constrain::{Compiled, Constraint};
+use leyden_constrain::{Compiled, Constraint, Guide};
 use leyden_engine::sample::SamplingParams;
 use leyden_engine::{AdapterSet, Pooling};
 use leyden_kernels::attention::KvType;
+use std::sync::Arc;
 
 /// Options of a session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,9 +157,16 @@ pub struct GenerateOptions {
     /// opened it. `stop` then applies to the answer only. [`Session::chat`](crate::Session::chat) detects them from the
     /// chat template.
     pub reasoning: Option<(String, String, bool)>,
+    /// Special tokens that the text shows, ascending: those of
+    /// [`OutputFormat::visible_tokens`](leyden_text::output::OutputFormat::visible_tokens), to parse calls and reasoning
+    /// out of the text. By default it shows none.
+    pub visible: Arc<[u32]>,
     /// Schema or grammar of the answer, from [`Model::compile`](crate::Model::compile) and
     /// [`Compiled::start`](crate::Compiled::start). Generation ends when nothing can follow.
     pub constraint: Option<Constraint>,
+    /// Rules for the tool calls of an answer that may have some, from [`Model::turn`](crate::Model::turn). They exclude
+    /// [`constraint`](Self::constraint).
+    pub calls: Option<Guide>,
     /// Number of top tokens to return with the log probability of each token; `None` for no log probabilities.
     pub logprobs: Option<usize>,
     /// LoRA adapters, from [`Model::adapter`](crate::Model::adapter); by default those that the model was opened with.
@@ -173,7 +181,9 @@ impl Default for GenerateOptions {
             sequence_breakers: SEQUENCE_BREAKERS.map(str::to_owned).to_vec(),
             stop: Vec::new(),
             reasoning: None,
+            visible: Arc::default(),
             constraint: None,
+            calls: None,
             logprobs: None,
             adapters: None,
         }

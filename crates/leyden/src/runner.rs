@@ -2,8 +2,10 @@
 
 use crate::error::Error;
 use crate::job::Job;
-use leyden_engine::schedule::{Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions};
-use leyden_engine::{AdapterSet, Engine, Generator, Scope};
+use leyden_engine::schedule::{
+    Decision, KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions, Step,
+};
+use leyden_engine::{AdapterSet, Engine, Generator, Outcome, Scope};
 use leyden_models::heads::HeadOutput;
 use leyden_tasks::TaskPrompt;
 use std::sync::Arc;
@@ -60,6 +62,24 @@ impl Runner {
 
     pub(crate) fn engine_mut(&mut self) -> &mut Engine {
         self.generator.engine_mut()
+    }
+
+    pub(crate) fn generator(&self) -> &Generator<Job> {
+        &self.generator
+    }
+
+    pub(crate) fn generator_mut(&mut self) -> &mut Generator<Job> {
+        &mut self.generator
+    }
+
+    /// Plans and computes a step. A step that failed is no error but an [`Outcome`].
+    ///
+    /// # Errors
+    /// A contradiction between engine and scheduler.
+    pub(crate) fn step(&mut self) -> Result<(Step, Outcome), Error> {
+        let step = self.generator.plan(Duration::ZERO)?;
+        let outcome = self.generator.compute(&step)?;
+        Ok((step, outcome))
     }
 
     /// Returns the path of the model.
@@ -138,8 +158,7 @@ impl Runner {
             if self.generator.is_idle() {
                 return Ok(());
             }
-            let step = self.generator.plan(Duration::ZERO)?;
-            let outcome = self.generator.compute(&step)?;
+            let (step, outcome) = self.step()?;
             if let Some(error) = outcome.failed {
                 return Err(error.into());
             }
@@ -163,10 +182,15 @@ impl Runner {
         }
     }
 
-    fn submit(&mut self, job: Submission, scope: Option<&Arc<Scope>>) -> Result<(), Error> {
+    /// Puts a request in the scheduler's queue, and returns its number.
+    ///
+    /// # Errors
+    /// The scheduler refuses it.
+    pub(crate) fn submit(&mut self, job: Submission, scope: Option<&Arc<Scope>>) -> Result<RequestId, Error> {
         let Submission { prompt, max_tokens, rows, job, adapters } = job;
+        let id = RequestId(self.requests);
         let request = Request {
-            id: RequestId(self.requests),
+            id,
             key: KEY,
             priority: 0,
             prompt,
@@ -181,6 +205,6 @@ impl Runner {
         let submitted = self.generator.submit(request, job, Duration::ZERO);
         submitted.map_err(|(refusal, _)| Error::Refused(refusal))?;
         self.requests += 1;
-        Ok(())
+        Ok(id)
     }
 }
