@@ -142,12 +142,29 @@ arm_tests() {
     return "$status"
 }
 
-# What a newcomer types first.
+# What a newcomer types first. The program is built together with the Python module: apart, the features of their crates
+# differ and most are compiled again.
 story() {
     local text
-    text=$(cargo run --release --locked -- run "Once upon a time" -n 40 --seed 1) || return 1
+    cargo build --release --locked -p leyden-cli -p leyden-python || return 1
+    text=$("$target/release/leyden" run "Once upon a time" -n 40 --seed 1) || return 1
     printf '%s\n' "$text"
     [ -n "$text" ]
+}
+
+# The Python package in an environment of its own beside the packages of the other tests: its tests, the snippets of its
+# page, and its types.
+python_package() {
+    local wheels venv packages own
+    wheels=$(realpath "$target")/ci-wheels venv=$(realpath "$target")/ci-wheel-venv
+    packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    rm -rf "$wheels" "$venv"
+    cargo xtask wheel --out "$wheels" && python3 -m venv "$venv" &&
+        "$venv/bin/python" -m pip install --quiet --no-deps "$wheels"/leyden-*.whl || return 1
+    own=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    echo "$packages" >"$own/packages-of-tests.pth"
+    "$venv/bin/python" -m pytest --quiet -p no:cacheprovider python/leyden/tests &&
+        (cd python/leyden && "$venv/bin/python" -m mypy --no-incremental leyden)
 }
 
 # Prints the summary of all steps; the status says whether one failed.

@@ -9,6 +9,7 @@ mod embed;
 mod lint;
 mod nightly;
 mod third_party;
+mod wheel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ const TASKS: &[Task] = &[
         help: "write the list of crates in the program, and their licences, for `leyden bundle`",
         run: third_party::run,
     },
+    Task { name: "wheel", help: "build the Python package, with module and program", run: wheel::run },
 ];
 
 fn main() -> ExitCode {
