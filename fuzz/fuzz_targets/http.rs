@@ -43,6 +43,7 @@ fn server() -> &'static InMemory {
             sequence_breakers: vec!["\n".to_owned()],
             pooling: Pooling::default(),
             calibrated: None,
+            draft: None,
             prompts: Prompts::default(),
             worker: WorkerOptions {
                 context: 48,

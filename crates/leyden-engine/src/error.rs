@@ -89,6 +89,12 @@ pub enum ErrorKind {
         /// Description of the mismatch.
         what: &'static str,
     },
+    /// A draft model that does not fit the model.
+    #[error("it cannot draft for this model: {what}")]
+    Draft {
+        /// Reason.
+        what: String,
+    },
     /// A sampling parameter outside its range.
     #[error("{name}: {what}")]
     Parameter {

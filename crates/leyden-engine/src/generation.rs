@@ -6,10 +6,12 @@
 //! in parallel on the pool's threads, which are idle between two forward passes. Heads of prompts that are complete are
 //! computed after them, one after the other or together, with each matrix product on the pool.
 
+use crate::drafter::{Drafter, Wished, scope_of};
 use crate::engine::{Engine, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan, WholeText};
 use crate::error::{Error, ErrorKind};
 use crate::logprobs::TokenLogprobs;
 use crate::pooling::Pool;
+use crate::sample::Proposal;
 use crate::schedule::{
     Arrival, Chosen, Decision, PromptRows, Refusal, Request, RequestId, Scheduled, Scheduler, Step, StepCost,
     StepLoad,
@@ -49,6 +51,13 @@ pub trait Answer: Send {
     /// have values that are not finite.
     fn output(&mut self, _output: Result<HeadOutput, Error>) {}
 
+    /// Proposes the token for a position from the logits of a draft model, as
+    /// [`Sampler::propose`](crate::sample::Sampler::propose) does. `None` ends the draft, as a token does that the answer
+    /// would end with.
+    fn propose(&mut self, _logits: &[f32], _position: usize) -> Option<Proposal> {
+        None
+    }
+
     /// Samples the tokens after the rows: one, and one more for each accepted draft token, as
     /// [`verify`](crate::schedule::verify) does. Returns them and whether the request ends with them. An empty list
     /// means that no token can be chosen, which ends the request.
@@ -65,6 +74,7 @@ pub struct Generator<A> {
     scheduler: Scheduler,
     cost: StepCost,
     active: Active<A>,
+    drafter: Option<Drafter>,
 }
 
 type Active<A> = HashMap<RequestId, Member<A>>;
@@ -104,7 +114,17 @@ impl<A: Answer> Generator<A> {
     #[must_use]
     pub fn new(engine: Engine, scheduler: Scheduler) -> Generator<A> {
         let cpu = engine.shared_cpu();
-        Generator { engine, cpu, scheduler, cost: StepCost::default(), active: HashMap::new() }
+        Generator { engine, cpu, scheduler, cost: StepCost::default(), active: HashMap::new(), drafter: None }
+    }
+
+    /// Adds a draft model: an engine on the same processor, for the same number of sequences. Texts do not depend on it.
+    ///
+    /// # Errors
+    /// As [`check_draft`](crate::check_draft).
+    pub fn with_draft(self, draft: Engine) -> Result<Generator<A>, Error> {
+        let drafter = Drafter::new(draft, self.engine.model())?;
+        let scheduler = self.scheduler.with_draft_model(drafter.cost(self.engine.model()));
+        Ok(Generator { scheduler, drafter: Some(drafter), ..self })
     }
 
     /// Returns the engine.
@@ -177,6 +197,7 @@ impl<A: Answer> Generator<A> {
     /// Takes out a request, and cancels it if it is unfinished.
     pub fn take(&mut self, id: RequestId) -> Option<(Request, A)> {
         let Member { request, answer, .. } = self.active.remove(&id)?;
+        self.drafter.iter_mut().for_each(|drafter| drafter.close(id));
         self.scheduler.cancel(id, self.engine.tables_mut());
         Some((request, answer))
     }
@@ -200,6 +221,38 @@ impl<A: Answer> Generator<A> {
     /// The previous step was not completed.
     pub fn plan(&mut self, now: Duration) -> Result<Step, Error> {
         self.scheduler.plan(now, self.engine.tables_mut())
+    }
+
+    /// Lets the draft model, if there is one, add drafts to the step that was planned last. `clock` returns the time, on
+    /// any clock.
+    ///
+    /// # Errors
+    /// The draft model failed. It is dropped; the step is as it was planned.
+    pub fn draft(&mut self, step: &mut Step, clock: &dyn Fn() -> Duration) -> Result<(), Error> {
+        let Some(drafter) = self.drafter.as_mut().filter(|_| !step.scheduled.is_empty()) else { return Ok(()) };
+        let wishes = self.scheduler.wishes(step, &|request, tokens| drafter.progress(request, tokens));
+        if wishes.is_empty() {
+            return Ok(());
+        }
+        let mut wished = Vec::new();
+        for wish in &wishes {
+            let member = self.active.get(&wish.request);
+            if let (Some(member), Some(tokens)) = (member, self.scheduler.text(wish.request)) {
+                wished.push(Wished { wish, scope: scope_of(&member.request), tokens });
+            }
+        }
+        let chunk = self.scheduler.options().prompt_tokens_beside_decode;
+        let (active, cpu) = (&mut self.active, &self.cpu);
+        let made = match drafter.make(&wished, chunk, &mut |rows| propose(rows, active, cpu), clock) {
+            Ok(made) => made,
+            Err(error) => {
+                self.drafter = None;
+                return Err(error);
+            }
+        };
+        self.scheduler.attach(step, made.drafts, &made.steps, self.engine.tables_mut());
+        made.times.into_iter().for_each(|(load, time)| self.scheduler.observe_draft(load, time));
+        Ok(())
     }
 
     /// Runs the step that was planned last, and distributes its results. A step without entries does nothing.
@@ -285,6 +338,25 @@ impl<A: Answer> Generator<A> {
             tuned.position_cost = cost.position_cost().unwrap_or(tuned.position_cost);
         });
     }
+}
+
+/// Lets answers propose tokens after rows of a draft model's logits.
+fn propose<A: Answer>(
+    rows: &[(RequestId, &[f32], usize)],
+    active: &mut Active<A>,
+    cpu: &Cpu,
+) -> Vec<Option<Proposal>> {
+    let mut members: HashMap<RequestId, &mut Member<A>> = active.iter_mut().map(|(id, m)| (*id, m)).collect();
+    let mut turns = Vec::new();
+    for &(id, logits, position) in rows {
+        turns.push(Mutex::new((members.remove(&id), logits, position, None)));
+    }
+    cpu.pool().run(turns.len(), |i| {
+        let mut turn = turns[i].lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(member), logits, position, proposal) = &mut *turn else { return };
+        *proposal = member.answer.propose(logits, *position);
+    });
+    turns.into_iter().map(|turn| turn.into_inner().unwrap_or_else(PoisonError::into_inner).3).collect()
 }
 
 /// Results of a step for one request.

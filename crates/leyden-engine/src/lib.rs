@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cache_kind;
+mod drafter;
 mod engine;
 mod error;
 mod generation;
@@ -21,6 +22,7 @@ mod windows;
 pub use engine::{
     Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan, WholeText,
 };
+pub use drafter::check_draft;
 pub use error::{Error, ErrorKind};
 pub use generation::{Answer, Generator, LogitReader, Outcome};
 pub use leyden_models::{ActivationSums, Adapter, AdapterSet, MatrixInput, MatrixSums, Pooling};
@@ -28,4 +30,4 @@ pub use logprobs::TokenLogprobs;
 pub use pooling::Pool;
 pub use prefix::Scope;
 pub use states::usual_checkpoint_bytes;
-pub use tables::{BlockTables, Fit, SequenceId};
+pub use tables::{BlockTables, Fit, MAX_STATE_DRAFTS, SequenceId};

@@ -31,6 +31,9 @@ pub struct Scope {
 /// Without this limit, the blocks of keys that are no longer used would be kept forever.
 const MAX_TURNS: u64 = 16;
 
+/// Maximum number of blocks after one that are compared in the search for a continuation.
+const MAX_FOLLOWERS: usize = 64;
+
 /// Block in the index.
 #[derive(Debug)]
 struct Entry {
@@ -49,6 +52,8 @@ struct Entry {
 pub(crate) struct PrefixIndex {
     entries: HashMap<u32, Entry>,
     by_hash: HashMap<u64, Vec<u32>>,
+    /// Blocks that follow a block, in the order in which they were added.
+    followers: HashMap<u32, Vec<u32>>,
     /// Blocks without a holder, the least recently used first.
     idle: BTreeMap<u64, u32>,
     /// Ticks of the idle blocks, by owner.
@@ -64,6 +69,7 @@ impl Default for PrefixIndex {
         PrefixIndex {
             entries: HashMap::new(),
             by_hash: HashMap::new(),
+            followers: HashMap::new(),
             idle: BTreeMap::new(),
             owners: HashMap::new(),
             ticks: 0,
@@ -124,6 +130,24 @@ impl PrefixIndex {
         let entry = Entry { hash, parent, scope: Arc::clone(scope), tokens: tokens.into(), idle_since: None };
         self.entries.insert(block, entry);
         self.by_hash.entry(hash).or_default().push(block);
+        if let Some(parent) = parent {
+            self.followers.entry(parent).or_default().push(block);
+        }
+    }
+
+    /// Returns the tokens that followed `tail` when it came after the block `parent` in an earlier text, at most
+    /// `most`. Of several such texts, the one whose block was added last counts.
+    pub(crate) fn continuation(&self, parent: u32, tail: &[u32], most: usize) -> Vec<u32> {
+        let mut found = Vec::new();
+        let (mut parent, mut tail) = (parent, tail);
+        while found.len() < most {
+            let followers = self.followers.get(&parent).into_iter().flatten().rev().take(MAX_FOLLOWERS);
+            let mut entries = followers.filter_map(|block| Some((*block, &self.entries.get(block)?.tokens)));
+            let Some((block, tokens)) = entries.find(|(_, tokens)| tokens.starts_with(tail)) else { break };
+            found.extend(tokens[tail.len()..].iter().take(most - found.len()));
+            (parent, tail) = (block, &[]);
+        }
+        found
     }
 
     /// Marks a block as held again.
@@ -169,6 +193,11 @@ impl PrefixIndex {
                     self.by_hash.remove(&e.hash);
                 }
             }
+            if let Some(siblings) = e.parent.and_then(|parent| self.followers.get_mut(&parent)) {
+                siblings.retain(|b| *b != block);
+            }
+            // Its own followers are idle and older: they were evicted before.
+            self.followers.remove(&block);
         }
         Some(block)
     }
@@ -181,6 +210,8 @@ impl PrefixIndex {
             assert!(e.parent.is_none_or(|p| self.entries.contains_key(&p)), "a parent stays");
             assert!(self.by_hash[&e.hash].contains(b));
         }
+        let follow: usize = self.entries.values().filter(|e| e.parent.is_some()).count();
+        assert_eq!(follow, self.followers.values().map(Vec::len).sum::<usize>());
         assert_eq!(self.entries.len(), self.by_hash.values().map(Vec::len).sum::<usize>());
         assert_eq!(self.idle.len(), self.owners.values().map(BTreeSet::len).sum::<usize>());
         assert!(self.idle.iter().all(|(t, b)| self.entries[b].idle_since == Some(*t)));

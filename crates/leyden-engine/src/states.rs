@@ -54,6 +54,11 @@ pub(crate) struct SequenceState {
     marks: Vec<(usize, bool)>,
     /// Block of the checkpoint at the newest border, if that is none of `marks`.
     newest: Option<u32>,
+    /// Copies of the state after the tokens of the last step's draft, all but the last: numbers of the sequence's tokens,
+    /// and slots.
+    trail: Vec<(usize, u32)>,
+    /// True if the next step has a draft.
+    drafts: bool,
     /// True if a failed step has left the state inconsistent.
     lost: bool,
 }
@@ -126,6 +131,24 @@ impl States {
     /// Frees a sequence's slot.
     pub(crate) fn close(&mut self, state: &SequenceState) {
         self.free.push(state.slot);
+        self.free.extend(state.trail.iter().map(|(_, slot)| *slot));
+    }
+
+    /// Keeps copies of the state after each token of the next step, so that rejected draft tokens can be dropped.
+    pub(crate) fn expect_draft(state: &mut SequenceState) {
+        state.drafts = true;
+    }
+
+    /// Returns whether the last step has left a copy of the state after so many tokens.
+    pub(crate) fn has_trail(state: &SequenceState, tokens: usize) -> bool {
+        !state.lost && state.trail.iter().any(|(at, _)| *at == tokens)
+    }
+
+    /// Resets a sequence's state to that after so many tokens, if the last step has left a copy. Returns whether it has.
+    pub(crate) fn go_back(&mut self, state: &SequenceState, tokens: usize) -> bool {
+        let copy = state.trail.iter().find(|(at, _)| *at == tokens).filter(|_| !state.lost);
+        self.restores.extend(copy.map(|(_, slot)| (*slot, state.slot)));
+        copy.is_some()
     }
 
     fn take_slot(&mut self) -> u32 {
@@ -203,6 +226,30 @@ impl States {
     /// Returns the checkpoints to be made in a step that extends a sequence with these blocks from `from` tokens to
     /// `to`.
     pub(crate) fn advance(
+        &mut self,
+        state: &mut SequenceState,
+        owner: &str,
+        blocks: &[u32],
+        (from, to): (usize, usize),
+    ) -> Vec<StateCheckpoint> {
+        // A copy is restored before the step writes to its slot.
+        self.free.extend(state.trail.drain(..).map(|(_, slot)| slot));
+        let mut made = self.at_borders(state, owner, blocks, (from, to));
+        if std::mem::take(&mut state.drafts) {
+            for tokens in 1..to - from {
+                if made.iter().all(|checkpoint| checkpoint.tokens != tokens) {
+                    let slot = self.take_slot();
+                    state.trail.push((from + tokens, slot));
+                    made.push(StateCheckpoint { tokens, slot: slot as usize });
+                }
+            }
+            made.sort_unstable_by_key(|checkpoint| checkpoint.tokens);
+        }
+        made
+    }
+
+    /// Returns the checkpoints at block borders.
+    fn at_borders(
         &mut self,
         state: &mut SequenceState,
         owner: &str,

@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 mod checkpoints;
 
+/// Maximum number of draft tokens in a step of a model with recurrent layers.
+pub const MAX_STATE_DRAFTS: usize = 16;
+
 /// Id of an open sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequenceId(u64);
@@ -98,15 +101,30 @@ impl BlockTables {
         windows.into_iter().chain(self.states.as_mut().map(|kind| kind as &mut dyn CacheKind))
     }
 
-    /// Returns whether a sequence can be truncated to any length, so that draft tokens can be rolled back.
+    /// Returns whether a sequence can be truncated to any length.
     #[must_use]
     pub fn can_go_back(&self) -> bool {
         self.states.is_none()
     }
 
+    /// Returns the maximum number of draft tokens in a step: after each of them the state of recurrent layers is copied.
+    #[must_use]
+    pub fn draft_room(&self) -> usize {
+        if self.states.is_some() { MAX_STATE_DRAFTS } else { usize::MAX }
+    }
+
+    /// Prepares a sequence for a step with draft tokens, so that it can be truncated to any length that it has in the
+    /// step.
+    pub fn expect_draft(&mut self, id: SequenceId) {
+        if self.states.is_some() {
+            self.sequences.get_mut(&id).into_iter().for_each(|s| States::expect_draft(&mut s.state));
+        }
+    }
+
     /// Returns whether a sequence can be continued after its first `tokens` tokens.
     fn can_continue(&self, s: &Sequence, tokens: usize) -> bool {
-        let current = tokens == s.tokens && States::is_current(&s.state);
+        let current =
+            tokens == s.tokens && States::is_current(&s.state) || States::has_trail(&s.state, tokens);
         self.windows.as_ref().is_none_or(|kind| kind.can_continue(&s.blocks, tokens))
             && self.states.as_ref().is_none_or(|kind| current || kind.can_continue(&s.blocks, tokens))
     }
@@ -272,8 +290,14 @@ impl BlockTables {
         let Some(s) = self.sequences.get_mut(&id) else { return };
         let states = self.states.as_mut().filter(|_| tokens < s.tokens || !States::is_current(&s.state));
         if let Some(states) = states {
-            let last = tokens.checked_sub(1).map(|last| s.blocks[last / BLOCK_TOKENS]);
-            states.restore(&mut s.state, last);
+            if !states.go_back(&s.state, tokens) {
+                let last = tokens.checked_sub(1).map(|last| s.blocks[last / BLOCK_TOKENS]);
+                states.restore(&mut s.state, last);
+            }
+            // The block gets other tokens, so a checkpoint at its end is none any more.
+            if !tokens.is_multiple_of(BLOCK_TOKENS) {
+                states.forget(s.blocks[tokens / BLOCK_TOKENS]);
+            }
         }
         s.tokens = tokens;
         let keep = tokens.div_ceil(BLOCK_TOKENS);
@@ -339,6 +363,17 @@ impl BlockTables {
             self.get_mut(id)?.published = i + 1;
         }
         Ok(())
+    }
+
+    /// Returns the tokens that followed `tokens`, the whole text of a sequence, in an earlier text of its scope that the
+    /// prefix cache holds, at most `most`; empty for a text without a whole shared block.
+    #[must_use]
+    pub fn continuation(&self, id: SequenceId, tokens: &[u32], most: usize) -> Vec<u32> {
+        let Some(s) = self.sequences.get(&id) else { return Vec::new() };
+        let Some(parent) = s.published.checked_sub(1).map(|last| s.blocks[last]) else { return Vec::new() };
+        tokens
+            .get(s.published * BLOCK_TOKENS..)
+            .map_or_else(Vec::new, |tail| self.pages.index.continuation(parent, tail, most))
     }
 
     /// Records that the next `tokens` tokens of a sequence are stored. Their blocks must be reserved.

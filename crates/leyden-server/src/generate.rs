@@ -35,6 +35,8 @@ pub(crate) struct Running {
     pub(crate) usage: Usage,
     /// Tokens generated so far, by choice.
     generated: Vec<usize>,
+    /// Numbers of draft tokens so far and of accepted ones, by choice.
+    drafts: Vec<(usize, usize)>,
     open: usize,
     reserved: Reserved,
     /// Digest of the answer for the audit log, and the place of the computation in the request's record.
@@ -144,7 +146,7 @@ pub(crate) async fn submit(
     }
     reserved.taken = prompt;
     let usage = Usage { prompt, ..Usage::default() };
-    Ok(Running { call, mailbox, usage, generated: vec![0; choices], open: choices, reserved, result })
+    Ok(Running { call, mailbox, usage, generated: vec![0; choices], drafts: vec![(0, 0); choices], open: choices, reserved, result })
 }
 
 /// Returns the facts of a model for the audit log. Its files are hashed at the first request, if they are not yet.
@@ -249,6 +251,7 @@ impl Running {
         }
         if update.generated > 0 {
             self.generated[choice] = update.generated;
+            self.drafts[choice] = update.drafts;
             self.call.entry.note(|f| {
                 f.first_token.get_or_insert_with(Instant::now);
             });
@@ -266,6 +269,8 @@ impl Running {
             });
         }
         self.usage.completion = self.generated.iter().sum();
+        self.usage.drafts =
+            self.drafts.iter().fold((0, 0), |all, (made, right)| (all.0 + made, all.1 + right));
     }
 
     /// Returns the whole answer: the merged updates of each choice.
@@ -283,6 +288,7 @@ impl Running {
                 w.prompt_logprobs.extend(update.prompt_logprobs);
                 w.output = update.output.or(w.output.take());
                 w.generated = w.generated.max(update.generated);
+                w.drafts = w.drafts.max(update.drafts);
                 w.end = w.end.or(update.end);
             }
         }

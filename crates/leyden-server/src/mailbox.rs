@@ -71,6 +71,8 @@ pub(crate) struct Update {
     pub(crate) prompt_logprobs: Vec<TokenLogprobs>,
     /// Number of tokens generated so far, without the token that ended the text.
     pub(crate) generated: usize,
+    /// Numbers of draft tokens of speculation so far, and of accepted ones.
+    pub(crate) drafts: (usize, usize),
     /// Number of prompt tokens found in the prefix cache, once known.
     pub(crate) cached: Option<usize>,
     /// Time at which the engine began to compute it.

@@ -22,6 +22,8 @@ pub struct Model {
     pub aliases: Vec<String>,
     /// Weights.
     pub network: Arc<dyn Network>,
+    /// Draft model, which drafts tokens that the model checks.
+    pub draft: Option<Arc<dyn Network>>,
     /// The processors, with an engine on each; at least one.
     pub cpus: Vec<Arc<Cpu>>,
     /// LoRA adapters.
@@ -78,12 +80,19 @@ impl Model {
         let o = &self.worker;
         let shape = self.network.kv_shape(o.kv_type).ok();
         let (token, state) = shape.map_or((0, 0), |shape| (shape.token_bytes(), shape.state_bytes()));
-        let engine = o.kv_tokens * token
+        let of_draft = |draft: &Arc<dyn Network>| {
+            let token = draft.kv_shape(o.kv_type).map_or(0, |shape| shape.token_bytes());
+            o.kv_tokens * token + draft.workspace_bytes(o.step_tokens, o.parallel)
+        };
+        let drafting = self.draft.as_ref().map_or(0, of_draft);
+        let engine = drafting
+            + o.kv_tokens * token
             + o.parallel * state
             + if state == 0 { 0 } else { o.state_cache }
             + self.network.workspace_bytes(o.step_tokens, o.parallel);
         let adapters: usize = self.adapters.iter().map(|served| served.adapter.bytes()).sum();
-        (self.network.weight_bytes() + adapters + self.cpus.len() * engine) as u64
+        let drafts = self.draft.as_ref().map_or(0, |draft| draft.weight_bytes());
+        (self.network.weight_bytes() + drafts + adapters + self.cpus.len() * engine) as u64
     }
 }
 

@@ -7,4 +7,6 @@ pub(crate) struct Usage {
     /// Number of prompt tokens found in the prefix cache.
     pub(crate) cached: usize,
     pub(crate) completion: usize,
+    /// Numbers of draft tokens of speculation, and of accepted ones.
+    pub(crate) drafts: (usize, usize),
 }

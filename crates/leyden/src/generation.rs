@@ -63,6 +63,10 @@ pub struct Generation {
     pub prompt_tokens: usize,
     /// Number of prompt tokens that were in the cache.
     pub cached_tokens: usize,
+    /// Number of tokens that were drafted by speculation.
+    pub drafted_tokens: usize,
+    /// Number of drafted tokens that were accepted.
+    pub accepted_tokens: usize,
     /// Time for the other prompt tokens.
     pub prefill: Duration,
     /// Time from the call to the first token.
@@ -81,6 +85,8 @@ impl Generation {
             finish: Finish::Length,
             prompt_tokens,
             cached_tokens: 0,
+            drafted_tokens: 0,
+            accepted_tokens: 0,
             prefill: Duration::ZERO,
             first_token: Duration::ZERO,
             decode: Duration::ZERO,

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::generation::Finish;
 use crate::options::GenerateOptions;
 use leyden_constrain::{Constraint, Guide};
-use leyden_engine::sample::{Sampler, TokenSet};
+use leyden_engine::sample::{Proposal, Sampler, TokenSet};
 use leyden_engine::schedule::verify;
 use leyden_engine::{Answer, Engine, ErrorKind, LogitReader, OutputRow, TokenLogprobs};
 use leyden_models::heads::HeadOutput;
@@ -54,6 +54,12 @@ impl Answer for Job {
         }
     }
 
+    fn propose(&mut self, logits: &[f32], position: usize) -> Option<Proposal> {
+        let Job::Text(text) = self else { return None };
+        let proposal = text.sampler.propose(logits, position)?;
+        (!text.tokenizer.is_end(proposal.token)).then_some(proposal)
+    }
+
     fn choose(&mut self, rows: &[OutputRow<'_>], draft: &[u32]) -> (Vec<u32>, bool) {
         match self {
             Job::Text(text) => text.choose(rows, draft),
@@ -77,6 +83,8 @@ pub(crate) struct Text {
     pub(crate) delivered: usize,
     pub(crate) tokens: Vec<u32>,
     pub(crate) scores: Vec<TokenLogprobs>,
+    /// Numbers of draft tokens, and of accepted ones.
+    pub(crate) drafts: (usize, usize),
     /// Time of the first token.
     pub(crate) first: Option<Instant>,
     /// Reason of the end, unless the scheduler ended it.
@@ -109,6 +117,7 @@ impl Text {
             delivered: 0,
             tokens: Vec::new(),
             scores: Vec::new(),
+            drafts: (0, 0),
             first: None,
             end: None,
             stopped: false,
@@ -128,6 +137,7 @@ impl Text {
                 Err(error) => Err(Err(error)),
             }
         });
+        self.drafts = (self.drafts.0 + draft.len(), self.drafts.1 + chosen.len().saturating_sub(1));
         self.end = ended.err();
         (chosen, self.end.is_some())
     }

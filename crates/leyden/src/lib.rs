@@ -29,6 +29,7 @@ mod breakers;
 mod calibration_files;
 mod chat_format;
 mod embedder;
+mod draft;
 mod error;
 mod generation;
 mod job;

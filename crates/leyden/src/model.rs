@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::chat_format::ChatFormat;
+use crate::draft;
 use crate::error::Error;
 use crate::model_file::{self, ModelFile};
 use crate::options::{BatchOptions, SessionOptions};
@@ -53,6 +54,9 @@ pub struct LoadOptions {
     pub int8_layout: Option<LayoutRule>,
     /// Default LoRA adapters, PEFT folders or GGUF files, each with its scale.
     pub lora: Vec<(PathBuf, f32)>,
+    /// File or folder of a draft model: a smaller model with the same vocabulary, which drafts tokens of answers. Answers
+    /// are the same without it. By default none.
+    pub draft: Option<PathBuf>,
     /// Number of replicas: teams of threads that compute at the same time on one copy of the weights; one by default.
     pub replicas: Replicas,
 }
@@ -120,6 +124,13 @@ impl LoadOptions {
         self
     }
 
+    /// Sets [`draft`](Self::draft).
+    #[must_use]
+    pub fn draft(mut self, path: impl Into<Option<PathBuf>>) -> LoadOptions {
+        self.draft = path.into();
+        self
+    }
+
     /// Sets [`replicas`](Self::replicas).
     #[must_use]
     pub fn replicas(mut self, replicas: Replicas) -> LoadOptions {
@@ -147,6 +158,7 @@ pub struct Model {
     unread: Vec<String>,
     /// Adapters that it was opened with, in order, and the set of them with their scales.
     adapters: (Vec<Arc<Adapter>>, AdapterSet),
+    draft: Option<Arc<dyn Network>>,
     load_time: Duration,
     packs: PackReport,
     /// The options `int8` and `exact`.
@@ -245,6 +257,9 @@ impl Model {
             options.lora.iter().map(adapter).collect::<Result<Vec<(Arc<Adapter>, f32)>, Error>>()?;
         let all = adapters.iter().map(|(adapter, _)| Arc::clone(adapter)).collect();
         let adapters = (all, AdapterSet::new(adapters)?);
+        let target = (tokenizer.as_ref(), network.as_ref());
+        let draft = |path: &PathBuf| draft::load(path, target, &cpus[0], &load_as, progress);
+        let draft = options.draft.as_ref().map(draft).transpose()?;
         let load_time = start.elapsed();
         let vocabulary = OnceLock::new();
         Ok(Model {
@@ -260,6 +275,7 @@ impl Model {
             prompts,
             unread,
             adapters,
+            draft,
             load_time,
             packs,
             arithmetic: (options.int8, options.exact),
@@ -318,6 +334,7 @@ impl Model {
             template: self.template.clone(),
             file: self.metadata().file().to_owned(),
             adapters: self.adapters.1.clone(),
+            draft: self.draft.clone(),
         })
     }
 
@@ -338,6 +355,12 @@ impl Model {
     /// ```
     pub fn adapter(&self, path: impl AsRef<Path>) -> Result<Arc<Adapter>, Error> {
         Ok(Arc::new(self.network.adapter(&self.cpus[0], path.as_ref())?))
+    }
+
+    /// Returns the draft model, if it was opened with one.
+    #[must_use]
+    pub fn draft(&self) -> Option<&Arc<dyn Network>> {
+        self.draft.as_ref()
     }
 
     /// Returns the adapters that the model was opened with, in the order of [`LoadOptions::lora`].

@@ -8,7 +8,7 @@ use leyden_kernels::attention::KvType;
 use std::sync::Arc;
 
 /// Options of a session.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SessionOptions {
     /// Context length in tokens, prompt and answer together; by default the model's.
@@ -18,6 +18,15 @@ pub struct SessionOptions {
     /// Bytes for checkpoints of the states of recurrent models, to which a session goes back where a prompt differs; by
     /// default 64 states in up to 256 MiB, and no fewer than two.
     pub state_cache: Option<usize>,
+    /// True, the default, if tokens are drafted: from repetitions in the text, and by the model's
+    /// [draft model](crate::LoadOptions::draft). Answers are the same without.
+    pub speculation: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions { context: None, kv_type: KvType::default(), state_cache: None, speculation: true }
+    }
 }
 
 impl SessionOptions {
@@ -45,6 +54,13 @@ impl SessionOptions {
     #[must_use]
     pub fn state_cache(mut self, n_bytes: usize) -> SessionOptions {
         self.state_cache = Some(n_bytes);
+        self
+    }
+
+    /// Sets [`speculation`](Self::speculation).
+    #[must_use]
+    pub fn speculation(mut self, on: bool) -> SessionOptions {
+        self.speculation = on;
         self
     }
 }

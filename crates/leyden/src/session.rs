@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// Number of prompt tokens computed in one step.
 pub(crate) const PROMPT_STEP: usize = 512;
 
+/// Time that a prompt may take in a step: nobody waits for another answer.
+const PROMPT_STALL: Duration = Duration::from_secs(60);
+
 /// Default maximum of bytes for checkpoints of recurrent states.
 const STATE_CACHE: usize = 256 << 20;
 
@@ -47,6 +50,7 @@ pub(crate) struct Parts {
     pub(crate) file: String,
     /// Adapters of answers without their own.
     pub(crate) adapters: AdapterSet,
+    pub(crate) draft: Option<Arc<dyn Network>>,
 }
 
 /// Conversation or text with a model.
@@ -63,6 +67,8 @@ pub struct Session {
     samplers: Samplers,
     messages: Vec<Message>,
     requests: u64,
+    /// True if tokens are drafted.
+    speculation: bool,
 }
 
 impl fmt::Debug for Session {
@@ -95,19 +101,26 @@ pub(crate) fn render(template: Option<&ChatTemplate>, messages: &[Message]) -> R
 
 impl Session {
     pub(crate) fn new(parts: Parts, options: &SessionOptions) -> Result<Session, Error> {
-        let Parts { network, cpu, tokenizer, template, file, adapters } = parts;
+        let Parts { network, cpu, tokenizer, template, file, adapters, draft } = parts;
         if !network.config().generates() {
             return Err(Error::NotGenerative { file });
         }
         let context = context(network.as_ref(), options.context)?;
         let vocabulary = network.vocabulary();
         let state_cache = state_cache(network.as_ref(), options.kv_type, options.state_cache, 1)?;
+        let speculation = options.speculation;
         let options = EngineOptions {
             kv_type: options.kv_type,
             context,
             cache_tokens: context,
             step_tokens: PROMPT_STEP,
         };
+        let of_draft = |draft: Arc<dyn Network>| {
+            let context = context.min(draft.config().context);
+            let options = EngineOptions { context, ..options };
+            Engine::with_windows(draft, Arc::clone(&cpu), options, 1)
+        };
+        let draft = draft.filter(|_| speculation).map(of_draft).transpose()?;
         let mut engine = Engine::with_windows(network, cpu, options, 1)?.with_checkpoints(state_cache);
         let sequence = engine.open_adapted(adapters.clone());
         let options = SchedulerOptions {
@@ -118,7 +131,10 @@ impl Session {
             ..SchedulerOptions::default()
         };
         let scheduler = Scheduler::new(options, engine.tables().total_blocks());
-        let generator = Generator::new(engine, scheduler);
+        let mut generator = Generator::new(engine, scheduler);
+        if let Some(draft) = draft {
+            generator = generator.with_draft(draft)?;
+        }
         let (cached, messages, samplers) = (Vec::new(), Vec::new(), Samplers::default());
         Ok(Session {
             generator,
@@ -131,6 +147,7 @@ impl Session {
             samplers,
             messages,
             requests: 0,
+            speculation,
         })
     }
 
@@ -323,7 +340,7 @@ impl Stream<'_> {
             scope: None,
             adapters: self.session.adapters[0].clone(),
             deadline: None,
-            speculate: false,
+            speculate: self.session.speculation,
             rows: PromptRows::None,
             held: Some(Held { sequence: self.session.sequence, same }),
         };
@@ -386,6 +403,7 @@ impl Stream<'_> {
                 result.first_token = result.prefill;
                 result.decode = first.elapsed();
             }
+            (result.drafted_tokens, result.accepted_tokens) = text.drafts;
             (result.text, result.tokens, result.logprobs) = (text.text, text.tokens, text.scores);
         }
         result
@@ -394,8 +412,12 @@ impl Stream<'_> {
     /// Computes a step, and queues its events.
     fn advance(&mut self) -> Result<(), Error> {
         let generator = &mut self.session.generator;
-        let step = generator.plan(Duration::ZERO)?;
+        let mut step = generator.plan(Duration::ZERO)?;
+        // A draft model that fails is not used any more.
+        let _ = generator.draft(&mut step, &|| self.start.elapsed());
+        let begun = Instant::now();
         let outcome = generator.compute(&step)?;
+        generator.observe(&step, begun.elapsed(), PROMPT_STALL);
         if let Some(error) = outcome.failed {
             return Err(error.into());
         }

@@ -1,6 +1,7 @@
 //! `leyden bench`: speed of a model, in llama-bench's formats, and in turns with a llama-bench.
 
 mod args;
+mod drafts;
 mod measure;
 mod model;
 mod report;
@@ -35,6 +36,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut err = io::stderr();
     let out = inputs::report_beside(args.report.as_deref(), out, &mut err);
     args.report.as_deref().map_or(Ok(()), inputs::can_be_written)?;
+    if args.draft.is_some() || args.lookup {
+        return drafts::execute(args, out);
+    }
     let topology = Topology::detect();
     let tests = tests(args, &topology)?;
     let versus = args.versus.as_deref().map(|line| versus::Versus::new(line, args)).transpose()?;

@@ -61,7 +61,7 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let model = open(args, request.model.as_deref())?;
     let context = args.ctx.filter(|n| *n > 0);
-    let session = model.session(&SessionOptions::new().context(context).kv_type(args.kv_type))?;
+    let session = model.session(&SessionOptions::new().context(context).kv_type(args.kv_type).speculation(!args.no_speculation))?;
     interrupt.ready();
     let special_in_content = args.special_in_content;
     let mode = if args.raw { Mode::Raw } else { Mode::Chat { special_in_content } };
@@ -114,7 +114,8 @@ fn open(args: &Args, model: Option<&Path>) -> Result<Model, Failure> {
         .exact(args.arithmetic.exact)
         .int8(args.arithmetic.int8)
         .packs(args.packs.cache());
-    let options = args.lora.of(options);
+    let draft = args.draft.as_deref().map(|draft| args.hub.obtain(draft, notes)).transpose()?;
+    let options = args.lora.of(options).draft(draft);
     let model = match model {
         Some(model) => load(&args.hub.obtain(model, notes)?, &options, notes)?,
         None => {

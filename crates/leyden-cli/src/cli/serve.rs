@@ -115,17 +115,19 @@ fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Pr
             "--lora needs a single model; with several, set `lora` of each model in the file of --config",
         ));
     }
+    let draft_path = draft(args, args.draft.as_deref())?;
     let settings = |name: &str, aliases: &mut HashMap<String, Vec<String>>| {
         let mut own = aliases.remove(name).unwrap_or_default();
         own.extend(aliases.remove("").unwrap_or_default());
-        Settings { aliases: own, lora: lora.clone(), ..Settings::of(args) }
+        Settings { aliases: own, lora: lora.clone(), draft: draft_path.clone(), ..Settings::of(args) }
     };
     let (mut loaded, mut on_demand, directory) = (Vec::new(), Vec::new(), Directory::default());
-    let stored = Stored::new(common.clone(), Settings::of(args), directory.clone());
+    let stored = Stored::new(common.clone(), Settings { draft: None, ..Settings::of(args) }, directory.clone());
     // A model that cannot be served is left out; the others are served.
     let mut left_out = Vec::new();
-    for Entry { name, model, settings } in entries {
+    for Entry { name, model, mut settings } in entries {
         let found = args.hub.obtain(&model, notes).and_then(|path| {
+            settings.draft = draft(args, settings.draft.as_deref())?;
             let one = prepare::on_demand(&common, settings, name.clone(), path.clone())?;
             directory.add(&name, &model, &path);
             Ok(one)
@@ -164,7 +166,8 @@ fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Pr
             if let Some(required) = &common.evidence {
                 required.check(path, &Settings { lora: lora.clone(), ..Settings::of(args) })?;
             }
-            let model = load(path, &prepare::options(&common, &lora), notes)?;
+            let own = Settings { lora: lora.clone(), draft: draft_path.clone(), ..Settings::of(args) };
+            let model = load(path, &prepare::options(&common, &own), notes)?;
             packs::report(&model, notes);
             if let Some(unplaced) = model.unplaced() {
                 notes.say(unplaced);
@@ -200,7 +203,8 @@ fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Pr
             "no model named: the embedded storyteller is served, a toy of 4 million parameters. For a real model: leyden \
              serve smollm2; leyden models lists others",
         );
-        loaded.push((Model::embedded(&prepare::options(&common, &lora))?, "storyteller".to_owned()));
+        let own = Settings { lora: lora.clone(), draft: draft_path.clone(), ..Settings::of(args) };
+        loaded.push((Model::embedded(&prepare::options(&common, &own))?, "storyteller".to_owned()));
     }
     // The permanent weights are loaded now. The rest of the memory is for their caches, one per engine, and for other
     // models.
@@ -268,6 +272,11 @@ fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Pr
     server.limits.idle_time = Duration::from_secs(args.keep_alive);
     server.limits.body_bytes = args.max_body as usize;
     Ok(Prepared { models, server, names })
+}
+
+/// Returns the file or folder of a draft model.
+fn draft(args: &Args, draft: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    draft.map(|draft| args.hub.obtain(draft, args.notes)).transpose()
 }
 
 /// Ends the program when standard input is closed.

@@ -1,6 +1,8 @@
 //! Speculative decoding by prompt lookup (Saxena, "Prompt Lookup Decoding", 2023).
 //!
-//! If the last tokens of a text occurred before, the tokens that followed them then are the draft. Draft tokens are
+//! If the last tokens of a text occurred before, the tokens that followed them then are the draft; so are those that
+//! followed the whole text where the prefix cache holds a longer one
+//! ([`BlockTables::continuation`](crate::BlockTables::continuation)). Draft tokens are
 //! computed in the same step as the token before them and accepted as far as they equal the sampled tokens, so they do
 //! not change the text; rejected ones cost time, and accepted ones save a step each.
 //!
@@ -8,6 +10,8 @@
 //! time and the time that its accepted draft tokens save, and pays for every draft token in advance. The credit starts
 //! at 0 and is never negative, so at any point of an answer drafts have cost at most 3 % of the time that the answer
 //! would have taken without, if [`super::SchedulerOptions::weights_read_tokens`] is accurate.
+
+use super::acceptance::Acceptance;
 
 /// Share of a step's time that may be lost on rejected draft tokens.
 const LOSS: f64 = 0.03;
@@ -19,6 +23,8 @@ const MAX_DRAFT: usize = 10;
 const MIN_MATCH: usize = 2;
 /// Maximum number of tokens compared; longer matches do not improve the draft.
 const MAX_MATCH: usize = 8;
+/// Expected probability of a right draft token before the first draft.
+const EXPECTED: f64 = 0.5;
 /// Number of last tokens that are searched for repetitions.
 const WINDOW: usize = 1 << 14;
 
@@ -28,11 +34,12 @@ pub struct Lookup {
     credit: f64,
     /// Length of the next draft.
     next_length: usize,
+    acceptance: Acceptance,
 }
 
 impl Default for Lookup {
     fn default() -> Lookup {
-        Lookup { credit: 0.0, next_length: 2 }
+        Lookup { credit: 0.0, next_length: 2, acceptance: Acceptance::default() }
     }
 }
 
@@ -44,6 +51,12 @@ impl Lookup {
         self.next_length.min(self.credit as usize)
     }
 
+    /// Returns the probability that a draft token is right.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.acceptance.rate(EXPECTED)
+    }
+
     /// Updates credit and draft length after a step that computed one token of each of `decoding` tasks and took the
     /// time of `weights_read` tokens and one for each of them; `accepted` of the task's `drafted` draft tokens were
     /// accepted.
@@ -52,6 +65,7 @@ impl Lookup {
         let earned = share * (LOSS + accepted as f64) - drafted as f64;
         self.credit = (self.credit + earned).clamp(0.0, MAX_CREDIT);
         if drafted > 0 {
+            self.acceptance.record(drafted, accepted, None);
             let next = if accepted == drafted { self.next_length * 2 } else { self.next_length / 2 };
             self.next_length = next.clamp(1, MAX_DRAFT);
         }
@@ -62,7 +76,13 @@ impl Lookup {
 /// there is none. Of several occurrences the longest match counts, and of equal ones the last.
 #[must_use]
 pub fn draft(tokens: &[u32], most: usize) -> &[u32] {
-    let Some((&last, before)) = tokens.split_last() else { return &[] };
+    repetition(tokens, most).0
+}
+
+/// Returns the draft, and the number of last tokens that the earlier occurrence has in common with the end, at most
+/// [`MAX_MATCH`].
+pub(super) fn repetition(tokens: &[u32], most: usize) -> (&[u32], usize) {
+    let Some((&last, before)) = tokens.split_last() else { return (&[], 0) };
     let first = before.len().saturating_sub(WINDOW);
     let mut best = (MIN_MATCH - 1, 0);
     for (i, _) in before.iter().enumerate().skip(first).rev().filter(|(_, t)| **t == last) {
@@ -75,7 +95,7 @@ pub fn draft(tokens: &[u32], most: usize) -> &[u32] {
             }
         }
     }
-    if best.1 == 0 { &[] } else { &tokens[best.1..(best.1 + most).min(tokens.len())] }
+    if best.1 == 0 { (&[], 0) } else { (&tokens[best.1..(best.1 + most).min(tokens.len())], best.0) }
 }
 
 /// Chooses the tokens after a step: the one after the last known token and, as long as the chosen tokens equal the

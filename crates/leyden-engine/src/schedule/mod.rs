@@ -36,8 +36,11 @@
 //! the blocks before a checkpoint of their states. If another request of the same key is computing a request's prefix,
 //! the request waits for it; for recurrent layers a checkpoint is added where the shared prefix ends.
 
+mod acceptance;
 mod cost;
 mod counters;
+mod draft_plan;
+mod drafting;
 mod lookup;
 mod options;
 mod plan;
@@ -56,14 +59,16 @@ use crate::error::{Error, ErrorKind};
 use crate::tables::BlockTables;
 pub use cost::StepCost;
 use counters::Counters;
+pub use draft_plan::DraftCost;
+use draft_plan::DraftPlan;
 use leyden_kernels::attention::BLOCK_TOKENS;
 pub use lookup::{Lookup, draft, verify};
 pub use options::SchedulerOptions;
 pub use promise::{Bound, Promise};
 use queue::Queue;
 pub use request::{
-    Arrival, Chosen, Decision, Finish, Held, KeyId, PromptRows, Refusal, Request, RequestId, Scheduled,
-    SloRefusal, Step,
+    Arrival, Chosen, Decision, Draft, Finish, Held, KeyId, Progress, PromptRows, Refusal, Request, RequestId,
+    Scheduled, SloRefusal, Step, Wish,
 };
 use retry::RetryHint;
 pub use slo_state::Outlook;
@@ -122,6 +127,10 @@ pub struct Scheduler {
     retry: RetryHint,
     /// Admission under a promise, if one is given.
     slo: Option<Box<Slo>>,
+    /// Decisions about drafts of a draft model, if there is one.
+    drafts: Option<Box<DraftPlan>>,
+    /// Number of tokens left for drafts in the step that was planned last.
+    spare_drafts: usize,
     /// Number of requests so far.
     arrivals: u64,
     /// Number of steps so far.
@@ -145,6 +154,8 @@ impl Scheduler {
             counters: Counters::default(),
             retry: RetryHint::default(),
             slo: options.promise.and_then(Promise::settled).map(|promise| Box::new(Slo::new(promise))),
+            drafts: None,
+            spare_drafts: 0,
             arrivals: 0,
             steps: 0,
             under_way: false,
@@ -298,6 +309,7 @@ impl Scheduler {
         let chosen = self.assign(chosen)?;
         self.under_way = false;
         let decoding = self.running.iter().filter(|t| t.is_scheduled() && t.decodes()).count();
+        self.drafts.iter_mut().for_each(|drafts| drafts.settle(decoding));
         let tasks = std::mem::take(&mut self.running);
         for (mut task, chosen) in tasks.into_iter().zip(chosen) {
             let part = std::mem::take(&mut task.part);
@@ -379,7 +391,14 @@ impl Scheduler {
         let o = &self.options;
         if task.decodes() {
             let right = chosen.map_or(0, |c| c.tokens.len().saturating_sub(1));
-            task.lookup.settle(o.weights_read_tokens, decoding, part.draft.len(), right);
+            let of_lookup = if part.by_model { (0, 0) } else { (part.draft.len(), right) };
+            task.lookup.settle(o.weights_read_tokens, decoding, of_lookup.0, of_lookup.1);
+            if let Some(drafts) = self.drafts.as_mut().filter(|_| part.by_model) {
+                // A draft that the answer ends in was not checked to its end.
+                let drafted = if chosen.is_some_and(|c| c.stop) { right } else { part.draft.len() };
+                task.acceptance.record(drafted, right, part.doubt);
+                drafts.record(drafted, right, part.doubt);
+            }
         }
         task.computed += part.tokens;
         task.delivered = task.delivered.max(task.computed.min(task.prompt_tokens));
@@ -425,6 +444,9 @@ impl Scheduler {
             slo.ended.push((task.served, task.generated()));
         }
         let generated = task.generated();
+        if let Some(drafts) = self.drafts.as_mut().filter(|_| is_whole && task.request.speculate) {
+            drafts.ended(generated);
+        }
         self.ended.push(Decision::Finished { request: task.request.id, finish, generated });
     }
 }

@@ -1,7 +1,6 @@
 //! Planning of the next step.
 
 use super::Scheduler;
-use super::lookup::draft;
 use super::priority_ageing;
 use super::request::{Decision, Finish, PromptRows, RequestId, Step};
 use super::slo::Verdict;
@@ -229,7 +228,7 @@ impl Scheduler {
 
     /// Returns the number of tokens from a position on that are left for prompts and drafts, which cost at most `most`;
     /// at least 1 in a step without tokens, so that no estimate of the costs keeps requests from running.
-    fn spare(&self, most: usize, position: usize) -> usize {
+    pub(super) fn spare(&self, most: usize, position: usize) -> usize {
         let decodes = |t: &&Task| t.is_scheduled() && t.decodes() && t.admitted_in != self.steps;
         let all: usize = self.running.iter().map(|t| t.part.tokens + t.part.draft.len()).sum();
         let others = self.running.iter().filter(|t| !decodes(t));
@@ -327,28 +326,5 @@ impl Scheduler {
         self.retry.departed(now);
         decisions.push(Decision::Admitted { request: id, cached_tokens: cached });
         true
-    }
-
-    /// Adds draft tokens to requests that allow them, from the rest of the budget and available blocks.
-    fn speculate(&mut self, most: usize, tables: &mut BlockTables) {
-        // Rejected draft tokens must be rolled back.
-        if self.options.weights_read_tokens <= 0.0 || !tables.can_go_back() {
-            return;
-        }
-        let mut rest = self.spare(most, 0);
-        for t in &mut self.running {
-            if rest == 0 || !t.request.speculate || !t.is_scheduled() || !t.decodes() {
-                continue;
-            }
-            // One token is sampled besides the draft.
-            let most = t.lookup.allowance().min(t.limit - t.tokens.len() - 1).min(rest);
-            let found = if most == 0 { &[] } else { draft(&t.tokens, most) };
-            if !found.is_empty()
-                && t.sequence.is_some_and(|s| tables.reserve(s, t.tokens.len() + found.len()))
-            {
-                rest -= found.len();
-                t.part.draft = found.to_vec();
-            }
-        }
     }
 }

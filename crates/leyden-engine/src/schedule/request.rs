@@ -82,7 +82,7 @@ pub struct Request {
     pub adapters: AdapterSet,
     /// Time at which the request is ended, whatever has been generated; on the clock of `now`.
     pub deadline: Option<Duration>,
-    /// True if draft tokens may be taken from repetitions in the text ([`super::Lookup`]).
+    /// True if tokens may be drafted: from repetitions in the text ([`super::Lookup`]) and by a draft model.
     pub speculate: bool,
     /// Requested results for the prompt's tokens.
     pub rows: PromptRows,
@@ -259,6 +259,47 @@ pub struct Step {
     pub scheduled: Vec<Scheduled>,
     /// Decisions made since the last plan or commit, in order.
     pub decisions: Vec<Decision>,
+}
+
+/// Draft that the draft model is to make for a request of a planned step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wish {
+    /// Number of the request.
+    pub request: RequestId,
+    /// Number of the last tokens of its text to be read, if the draft model has to read it first.
+    pub read: usize,
+    /// True if it forgets what it has read before.
+    pub anew: bool,
+    /// Number of draft tokens.
+    pub tokens: usize,
+    /// Maximum number of draft tokens while the draft model is sure of them.
+    pub most: usize,
+    /// Probability of a draft token, with all before it, below which the draft ends.
+    pub least: f64,
+}
+
+/// Tokens that the draft model has read and drafted for a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Draft {
+    /// Number of tokens of the text that were read.
+    pub read: usize,
+    /// Draft tokens.
+    pub tokens: Vec<u32>,
+    /// Probability of the token after them, of which the draft model was too unsure.
+    pub doubt: Option<f64>,
+}
+
+/// Progress of the draft model in a request's text, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Tokens that it has read.
+    pub read: usize,
+    /// Tokens that it has skipped.
+    pub skipped: usize,
+    /// Tokens still to be read; the last one always is.
+    pub behind: usize,
+    /// True while it reads a text that does not fit one step.
+    pub is_reading: bool,
 }
 
 /// Tokens sampled for a request after a step.

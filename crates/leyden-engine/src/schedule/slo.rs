@@ -49,9 +49,12 @@ pub(super) enum Verdict {
 }
 
 impl Scheduler {
-    /// Records the time of a step that was committed or abandoned, from which admission under a promise predicts the
-    /// times of others.
+    /// Records the time of a step that was committed or abandoned, without that of drafting, from which admission under
+    /// a promise and drafts of a draft model predict the times of others.
     pub fn observe(&mut self, step: &Step, time: Duration) {
+        if let Some(drafts) = &mut self.drafts {
+            drafts.observe(super::drafting::load(step), time);
+        }
         let Some(slo) = &mut self.slo else { return };
         let mut load = StepLoad::default();
         for s in &step.scheduled {

@@ -1,5 +1,6 @@
 //! [`Task`]: a request in the scheduler, waiting or running.
 
+use super::acceptance::Acceptance;
 use super::lookup::Lookup;
 use super::request::{PromptRows, Request, Scheduled};
 use super::slo_state::Served;
@@ -14,6 +15,9 @@ pub(crate) struct Part {
     pub(crate) tokens: usize,
     /// Draft tokens after them.
     pub(crate) draft: Vec<u32>,
+    /// True if the draft model was asked for the draft, and the probability of the token that it did not draft.
+    pub(crate) by_model: bool,
+    pub(crate) doubt: Option<f64>,
 }
 
 /// Request, its tokens, and how many are computed.
@@ -47,6 +51,8 @@ pub(crate) struct Task {
     /// True if it was cancelled during a step that it is in.
     pub(crate) cancelled: bool,
     pub(crate) lookup: Lookup,
+    /// Acceptance of the draft model's tokens.
+    pub(crate) acceptance: Acceptance,
     pub(crate) served: Served,
 }
 
@@ -70,6 +76,7 @@ impl Task {
             preempted_in: 0,
             cancelled: false,
             lookup: Lookup::default(),
+            acceptance: Acceptance::default(),
             served: Served::default(),
             request,
         }

@@ -26,6 +26,7 @@ mod scheduling;
 mod scoring;
 mod shared;
 mod sparse_layouts;
+mod speculation;
 mod tinystories;
 mod weight_types;
 mod windows;

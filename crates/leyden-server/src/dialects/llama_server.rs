@@ -170,6 +170,7 @@ impl AnswerState {
     fn last(&mut self, pieces: &mut StreamedJson, choice: usize, mut update: Update) -> Value {
         let end = update.end.take().unwrap_or(End::Stop);
         self.generated[choice] = update.generated.max(self.generated[choice]);
+        let drafts = update.drafts;
         let mut last = self.piece(pieces, choice, update);
         let (rest, word) = self.stops[choice].end(end == End::Stop);
         let text = format!("{}{}", last["content"].as_str().unwrap_or_default(), content(rest));
@@ -178,8 +179,12 @@ impl AnswerState {
             (_, Some(_)) => "word",
             _ => "eos",
         };
-        let tokens =
-            Tokens { prompt: self.prompts[choice], cached: self.cached, generated: self.generated[choice] };
+        let tokens = Tokens {
+            prompt: self.prompts[choice],
+            cached: self.cached,
+            generated: self.generated[choice],
+            drafts,
+        };
         let more = json!({
             "content": text, "stop": true, "stop_type": kind, "stopping_word": word.unwrap_or_default(),
             "model": self.name, "truncated": false, "tokens_cached": self.cached,

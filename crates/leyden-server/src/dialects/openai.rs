@@ -131,7 +131,7 @@ impl Head {
     /// Adds the usage of the request and, as llama-server does, its timings.
     fn account(&self, shown: &mut Value, usage: Usage) {
         shown["usage"] = self::usage(usage);
-        let tokens = Tokens { prompt: usage.prompt, cached: usage.cached, generated: usage.completion };
+        let tokens = Tokens { prompt: usage.prompt, cached: usage.cached, generated: usage.completion, drafts: usage.drafts };
         shown["timings"] = timings::so_far(&self.entry, tokens);
     }
 
@@ -168,6 +168,10 @@ fn usage(usage: Usage) -> Value {
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
         "prompt_tokens_details": { "cached_tokens": usage.cached },
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": usage.drafts.1,
+            "rejected_prediction_tokens": usage.drafts.0 - usage.drafts.1,
+        },
     })
 }
 
@@ -291,7 +295,14 @@ fn usage_schema() -> Value {
             "prompt_tokens": { "type": "integer" },
             "completion_tokens": { "type": "integer" },
             "total_tokens": { "type": "integer" },
-            "prompt_tokens_details": { "type": "object", "properties": { "cached_tokens": { "type": "integer" } } }
+            "prompt_tokens_details": { "type": "object", "properties": { "cached_tokens": { "type": "integer" } } },
+            "completion_tokens_details": {
+                "type": "object",
+                "properties": {
+                    "accepted_prediction_tokens": { "type": "integer" },
+                    "rejected_prediction_tokens": { "type": "integer" }
+                }
+            }
         }
     })
 }

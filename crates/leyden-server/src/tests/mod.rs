@@ -28,6 +28,7 @@ mod responses;
 mod scoring;
 mod service_level;
 mod shapes;
+mod speculation;
 mod streams;
 mod supervision;
 mod tls;
@@ -105,6 +106,7 @@ fn model(worker: WorkerOptions) -> Model {
         pooling: Pooling::default(),
         prompts: leyden_models::Prompts::default(),
         calibrated: None,
+        draft: None,
         worker,
         info: ModelInfo {
             architecture: "llama".to_owned(),

@@ -3,6 +3,7 @@
 use super::job::{Said, Stuck, Work};
 use crate::mailbox::{End, Sender};
 use crate::metrics::ModelMetrics;
+use leyden_engine::sample::Proposal;
 use leyden_engine::schedule::{Arrival, verify};
 use leyden_engine::{Answer, Error, ErrorKind, OutputRow, TokenLogprobs};
 use leyden_models::heads::HeadOutput;
@@ -20,6 +21,8 @@ pub(super) struct Active {
     pub(super) arrived: Instant,
     pub(super) admitted: bool,
     pub(super) generated: usize,
+    /// Numbers of draft tokens, and of accepted ones.
+    pub(super) drafts: (usize, usize),
     /// Times of the first and the last token.
     pub(super) first_token: Option<Instant>,
     pub(super) last_token: Option<Instant>,
@@ -54,6 +57,11 @@ impl Answer for Active {
         }
     }
 
+    fn propose(&mut self, logits: &[f32], position: usize) -> Option<Proposal> {
+        let Work::Text(choice) = &mut self.work else { return None };
+        choice.propose(self.tokenizer.as_ref(), logits, position)
+    }
+
     fn choose(&mut self, rows: &[OutputRow<'_>], draft: &[u32]) -> (Vec<u32>, bool) {
         let Work::Text(choice) = &mut self.work else { return (Vec::new(), true) };
         let tokenizer = &self.tokenizer;
@@ -78,6 +86,8 @@ impl Answer for Active {
             });
             return (Vec::new(), true);
         }
+        self.drafts = (self.drafts.0 + draft.len(), self.drafts.1 + tokens.len().saturating_sub(1));
+        let drafts = self.drafts;
         let stop = said.iter().any(|s| s.stops);
         let mut held = (Vec::new(), Vec::new());
         if said.iter().any(|s| s.releases) {
@@ -93,7 +103,7 @@ impl Answer for Active {
                     u.say(events);
                     u.logprobs.extend(logprobs);
                 }
-                u.generated = generated;
+                (u.generated, u.drafts) = (generated, drafts);
             });
         }
         (tokens, stop)

@@ -2,7 +2,7 @@
 
 use crate::mailbox::{Sender, TokenLogprob};
 use leyden_constrain::{Constraint, Guide};
-use leyden_engine::sample::{Sampler, TokenSet};
+use leyden_engine::sample::{Proposal, Sampler, TokenSet};
 use leyden_engine::schedule::{KeyId, PromptRows};
 use leyden_engine::{ErrorKind, Scope, TokenLogprobs};
 use leyden_models::heads::Head;
@@ -181,6 +181,18 @@ impl Choice {
             }
         }
         self.choose_from(tokenizer, logits, position)
+    }
+
+    /// Proposes the token for a position from the logits of a draft model; `None` if the answer would end with it.
+    pub(crate) fn propose(
+        &mut self,
+        tokenizer: &dyn Tokenizer,
+        logits: &[f32],
+        position: usize,
+    ) -> Option<Proposal> {
+        let proposal = self.sampler.propose(logits, position)?;
+        let is_stop = self.ending.stop_tokens.binary_search(&proposal.token).is_ok();
+        (!is_stop && !tokenizer.is_end(proposal.token)).then_some(proposal)
     }
 
     /// Returns true if the answer has at least `min_tokens` tokens.

@@ -55,12 +55,13 @@ impl Worker {
     pub(crate) fn start(model: &crate::Model, cpu: Arc<Cpu>, log: Arc<Log>) -> Result<Worker, Error> {
         let parts = Parts {
             network: Arc::clone(&model.network),
+            draft: model.draft.clone(),
             cpu,
             tokenizer: Arc::clone(&model.tokenizer),
             options: model.worker,
             log,
         };
-        let engine = parts.engine()?;
+        let generator = step::generator(&parts)?;
         let (commands, receiver) = mpsc::sync_channel(SUBMISSIONS);
         let metrics = Arc::new(ModelMetrics::default());
         let alive = Arc::new(AtomicBool::new(true));
@@ -68,7 +69,7 @@ impl Worker {
         let run = move || {
             // The binding to processors is optional; without it the system places the thread.
             let _ = parts.cpu.bind_caller();
-            step::Loop::new(parts, engine, m, Arc::clone(&a)).run(&receiver);
+            step::Loop::new(parts, generator, m, Arc::clone(&a)).run(&receiver);
             a.store(false, Ordering::SeqCst);
         };
         let thread = std::thread::Builder::new().name("engine".to_owned()).stack_size(STACK_BYTES).spawn(run);

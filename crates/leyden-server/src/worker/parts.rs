@@ -24,6 +24,7 @@ pub(super) enum Command {
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) network: Arc<dyn Network>,
+    pub(super) draft: Option<Arc<dyn Network>>,
     pub(super) cpu: Arc<Cpu>,
     pub(super) tokenizer: Arc<dyn Tokenizer>,
     pub(super) options: WorkerOptions,
@@ -45,5 +46,21 @@ impl Parts {
         };
         let (network, cpu) = (Arc::clone(&self.network), Arc::clone(&self.cpu));
         Ok(Engine::with_windows(network, cpu, options, o.parallel)?.with_checkpoints(o.state_cache))
+    }
+
+    /// Makes the engine of the draft model, if there is one.
+    ///
+    /// # Errors
+    /// There is too little memory.
+    pub(super) fn draft_engine(&self) -> Result<Option<Engine>, leyden_engine::Error> {
+        let o = &self.options;
+        let Some(draft) = self.draft.as_ref().filter(|_| o.speculate) else { return Ok(None) };
+        let options = EngineOptions {
+            kv_type: o.kv_type,
+            context: o.context.min(draft.config().context),
+            cache_tokens: o.kv_tokens,
+            step_tokens: o.step_tokens,
+        };
+        Engine::with_windows(Arc::clone(draft), Arc::clone(&self.cpu), options, o.parallel).map(Some)
     }
 }

@@ -10,7 +10,7 @@ use crate::metrics::ModelMetrics;
 use leyden_engine::schedule::{
     Arrival, Decision, Finish, Refusal, Request, RequestId, Scheduler, SchedulerOptions, Step,
 };
-use leyden_engine::{Engine, Generator, Outcome};
+use leyden_engine::{Generator, Outcome};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -44,12 +44,12 @@ pub(super) struct Loop {
 impl Loop {
     pub(super) fn new(
         parts: Parts,
-        engine: Engine,
+        generator: Generator<Active>,
         metrics: Arc<ModelMetrics>,
         alive: Arc<AtomicBool>,
     ) -> Loop {
-        metrics.kv_blocks.set(engine.tables().total_blocks());
-        let generator = Some(generator(&parts, engine));
+        metrics.kv_blocks.set(generator.engine().tables().total_blocks());
+        let generator = Some(generator);
         if let Some(promise) = parts.options.promise {
             metrics.service_level.set_promise(promise);
         }
@@ -210,6 +210,7 @@ impl Loop {
             arrived: rest.arrived,
             admitted: false,
             generated: 0,
+            drafts: (0, 0),
             first_token: None,
             last_token: None,
             arrival,
@@ -266,7 +267,7 @@ impl Loop {
             self.proceed_with(rest);
         }
         let Some(generator) = &mut self.generator else { return false };
-        let step = match generator.plan(self.started.elapsed()) {
+        let mut step = match generator.plan(self.started.elapsed()) {
             Ok(step) => step,
             Err(error) => {
                 self.restart(&error.to_string());
@@ -276,6 +277,9 @@ impl Loop {
         self.follow(&step.decisions);
         if step.scheduled.is_empty() {
             return false;
+        }
+        if !self.draft(&mut step) {
+            return true;
         }
         let begun = Instant::now();
         let computed = catch_unwind(AssertUnwindSafe(|| self.compute(&step)));
@@ -304,6 +308,24 @@ impl Loop {
             }
         }
         true
+    }
+
+    /// Lets the draft model add drafts to the step; its own steps are measured apart. Returns false after a panic.
+    fn draft(&mut self, step: &mut Step) -> bool {
+        let (started, Some(generator)) = (self.started, &mut self.generator) else { return true };
+        match catch_unwind(AssertUnwindSafe(|| generator.draft(step, &|| started.elapsed()))) {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                let why = error.to_string();
+                self.parts.log.event(&[("event", "draft_model_dropped".into()), ("why", why.into())]);
+                true
+            }
+            Err(_) => {
+                self.metrics.failed_steps.add(1);
+                self.restart("a panic in the draft model");
+                false
+            }
+        }
     }
 
     /// Computes the step, and samples for its requests.
@@ -389,6 +411,7 @@ impl Loop {
             u.say(held.0);
             u.logprobs.extend(held.1);
             u.generated = active.generated;
+            u.drafts = active.drafts;
             u.end = Some(end);
         });
     }
@@ -403,8 +426,8 @@ impl Loop {
         let (ran, mut waits): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|(_, active)| active.admitted);
         ran.into_iter().for_each(|(_, active)| self.tell_end(active, End::Failed));
-        let mut generator = match self.parts.engine() {
-            Ok(engine) => generator(&self.parts, engine),
+        let mut generator = match generator(&self.parts) {
+            Ok(generator) => generator,
             Err(_) => {
                 self.alive.store(false, Ordering::SeqCst);
                 waits.drain(..).for_each(|(_, active)| self.tell_end(active, End::Failed));
@@ -436,7 +459,12 @@ fn refusal_kind(refusal: &Refusal) -> usize {
     }
 }
 
-fn generator(parts: &Parts, engine: Engine) -> Generator<Active> {
+/// Makes an engine and a generator without requests.
+///
+/// # Errors
+/// There is too little memory.
+pub(super) fn generator(parts: &Parts) -> Result<Generator<Active>, leyden_engine::Error> {
+    let (engine, draft) = (parts.engine()?, parts.draft_engine()?);
     let o = &parts.options;
     let options = SchedulerOptions {
         step_tokens: o.step_tokens,
@@ -455,5 +483,8 @@ fn generator(parts: &Parts, engine: Engine) -> Generator<Active> {
     if o.promise.is_some() {
         trials::measure(&mut generator, &options);
     }
-    generator
+    match draft {
+        Some(draft) => generator.with_draft(draft),
+        None => Ok(generator),
+    }
 }

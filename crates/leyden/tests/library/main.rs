@@ -9,3 +9,4 @@ mod invariance;
 mod real_encoder;
 mod recurrent;
 mod replicas;
+mod speculation;

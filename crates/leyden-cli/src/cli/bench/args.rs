@@ -60,6 +60,15 @@ pub(crate) struct Args {
     pub(super) arithmetic: Arithmetic,
     #[command(flatten)]
     pub(super) packs: Packs,
+    /// Draft model: measure greedy answers with and without speculation instead, by this model and by repetitions
+    #[arg(long, visible_aliases = ["model-draft", "draft-model"], value_name = "MODEL")]
+    pub(super) draft: Option<PathBuf>,
+    /// Measure greedy answers with and without speculation by repetitions alone
+    #[arg(long)]
+    pub(super) lookup: bool,
+    /// Prompt of such an answer; may be repeated. By default three of different kinds
+    #[arg(long, value_name = "FILE")]
+    pub(super) prompt_file: Vec<PathBuf>,
     /// Number of repetitions of each test
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     pub(super) repetitions: usize,

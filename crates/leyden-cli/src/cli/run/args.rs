@@ -85,6 +85,13 @@ pub(crate) struct Args {
     pub(super) arithmetic: Arithmetic,
     #[command(flatten)]
     pub(super) lora: Lora,
+    /// Draft model: a smaller model with the same vocabulary, which proposes tokens (speculative decoding). The text is
+    /// the same without it
+    #[arg(long, visible_aliases = ["model-draft", "draft-model"], value_name = "MODEL")]
+    pub(super) draft: Option<PathBuf>,
+    /// Do not propose tokens, neither by a draft model nor from repetitions in the text
+    #[arg(long, conflicts_with = "draft")]
+    pub(super) no_speculation: bool,
     #[command(flatten)]
     pub(super) packs: Packs,
     /// Print one JSON object instead of the text; errors are JSON, too

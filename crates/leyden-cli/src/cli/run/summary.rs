@@ -24,6 +24,8 @@ pub(super) struct Summary {
     /// Number of tokens after the first of each answer, to which the time `decode` belongs.
     decoded_tokens: usize,
     decode: Duration,
+    /// Numbers of draft tokens and of accepted ones.
+    drafts: (usize, usize),
 }
 
 impl Summary {
@@ -42,6 +44,7 @@ impl Summary {
             prefill: Duration::ZERO,
             decoded_tokens: 0,
             decode: Duration::ZERO,
+            drafts: (0, 0),
         }
     }
 
@@ -54,6 +57,7 @@ impl Summary {
         self.prefill += answer.prefill;
         self.decoded_tokens += answer.tokens.len().saturating_sub(1);
         self.decode += answer.decode;
+        self.drafts = (self.drafts.0 + answer.drafted_tokens, self.drafts.1 + answer.accepted_tokens);
     }
 
     /// Returns the summary as a line of text.
@@ -65,6 +69,10 @@ impl Summary {
         }
         if self.decoded_tokens > 0 {
             parts.push(part("decode", self.decoded_tokens, self.decode));
+        }
+        if self.drafts.0 > 0 {
+            let (drafted, accepted) = self.drafts;
+            parts.push(format!("{accepted} of {drafted} draft tokens accepted"));
         }
         if let Some(peak) = leyden::peak_memory() {
             parts.push(format!("peak memory {}", text::bytes(peak)));
@@ -96,6 +104,8 @@ impl Summary {
                 "made": self.packs.made.as_deref().map(Path::to_string_lossy),
                 "mapped": self.packs.mapped,
             },
+            "drafted_tokens": answer.drafted_tokens,
+            "accepted_tokens": answer.accepted_tokens,
             "first_token_seconds": self.first_token.map(|time| time.as_secs_f64()),
             "prefill_tokens_per_second": rate(self.prompt_tokens, self.prefill),
             "decode_tokens_per_second": rate(self.decoded_tokens, self.decode),

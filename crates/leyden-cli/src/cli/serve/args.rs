@@ -203,6 +203,10 @@ pub(crate) struct Args {
     pub(super) arithmetic: Arithmetic,
     #[command(flatten)]
     pub(super) lora: ServedLora,
+    /// Draft model: a smaller model with the vocabulary of the served models, which proposes tokens (speculative
+    /// decoding). Answers are the same without it
+    #[arg(long, visible_aliases = ["model-draft", "draft-model"], value_name = "MODEL")]
+    pub(super) draft: Option<PathBuf>,
     #[command(flatten)]
     pub(super) packs: Packs,
     #[command(flatten)]

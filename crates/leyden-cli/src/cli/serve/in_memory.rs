@@ -61,6 +61,7 @@ pub(in crate::cli) fn start(
         bare_calls: true,
         // With many rows in a step there is nothing to gain.
         speculate: false,
+        draft: None,
         sampling: options.sampling,
         idle: None,
         preload: false,

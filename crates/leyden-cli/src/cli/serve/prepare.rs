@@ -67,9 +67,10 @@ fn load_options(args: &Args) -> LoadOptions {
         .replicas(args.replicas)
 }
 
-/// Returns the load options of a model with these adapters.
-pub(super) fn options(common: &Common, lora: &[Named]) -> LoadOptions {
-    lora.iter().fold(common.options.clone(), |options, lora| options.lora(&lora.path, lora.scale))
+/// Returns the load options of a model with these settings.
+pub(super) fn options(common: &Common, settings: &Settings) -> LoadOptions {
+    let options = common.options.clone().draft(settings.draft.clone());
+    settings.lora.iter().fold(options, |options, lora| options.lora(&lora.path, lora.scale))
 }
 
 /// Returns the memory that a model needs besides its weights.
@@ -86,8 +87,14 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
     let (parallel, step) = (settings.parallel(), step_tokens(settings, config, config.context));
     let shape = model.network().kv_shape(settings.kv_type).map_err(leyden::Error::from)?;
     let workspace = model.network().workspace_bytes(step, parallel) + parallel * shape.state_bytes();
+    // A draft model has a cache of as many tokens.
+    let (mut token_bytes, mut workspace) = (shape.token_bytes(), workspace);
+    if let Some(draft) = model.draft() {
+        token_bytes += draft.kv_shape(settings.kv_type).map_err(leyden::Error::from)?.token_bytes();
+        workspace += draft.workspace_bytes(step, parallel);
+    }
     Ok(Need {
-        token_bytes: shape.token_bytes() as u64,
+        token_bytes: token_bytes as u64,
         workspace_bytes: workspace as u64,
         state_bytes: shape.state_bytes() as u64,
         state_cache: settings.state_cache,
@@ -130,6 +137,7 @@ pub(super) fn ready(
         calibrated,
         aliases: settings.aliases.clone(),
         network: Arc::clone(model.network()),
+        draft: model.draft().cloned(),
         cpus: model.replicas().to_vec(),
         adapters: adapters(settings, model),
         tokenizer: model.shared_tokenizer(),
@@ -270,17 +278,20 @@ pub(super) fn on_demand(
     }
     settings.calibration.look().map_err(|what| Failure::new(format!("{name}: calibration: {what}")))?;
     let known = Known::of(&path)?;
+    let of_draft = |draft: &PathBuf| Known::of(draft)?.least_bytes(&settings, draft);
+    let draft_bytes = settings.draft.as_ref().map_or(Ok(0), of_draft)?;
     let made_for = known.config.context;
     if let Some(ctx) = settings.context.filter(|ctx| *ctx > made_for) {
         return Err(Failure::usage(format!("ctx {ctx}: the maximum context of {name} is {made_for} tokens")));
     }
-    let least_bytes = known.least_bytes(&settings, &path)?;
+    let least_bytes = known.least_bytes(&settings, &path)?.saturating_add(draft_bytes);
     let (common, of_load) = (common.clone(), settings.clone());
     let (called, place) = (name.clone(), path.clone());
     let load = move |available: Option<u64>| {
         let failed = |failure: Failure| failure.to_string();
         // The file may have been replaced: its needs are compared with the memory again before its weights are read.
         let needed = Known::of(&path).and_then(|known| known.least_bytes(&of_load, &path)).map_err(failed)?;
+        let needed = needed.saturating_add(draft_bytes);
         if let Some(available) = available.filter(|available| needed > *available) {
             let (needed, available) = (text::bytes(needed), text::bytes(available));
             return Err(format!("{}: it takes {needed} by now, and has {available}", path.display()));
@@ -288,12 +299,13 @@ pub(super) fn on_demand(
         if let Some(required) = &common.evidence {
             required.check(&path, &of_load).map_err(failed)?;
         }
-        let options = options(&common, &of_load.lora);
+        let options = options(&common, &of_load);
         let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
         let need = need(&of_load, &model, &called).map_err(failed)?;
         let needs = vec![need; model.replicas().len()];
         let adapters: usize = model.adapters().iter().map(|adapter| adapter.bytes()).sum();
-        let taken = (model.network().weight_bytes() + adapters) as u64;
+        let of_draft = model.draft().map_or(0, |draft| draft.weight_bytes());
+        let taken = (model.network().weight_bytes() + of_draft + adapters) as u64;
         let left = available.map(|bytes| bytes.saturating_sub(taken));
         let plans = plan_memories(&needs, left).map_err(|(_, what)| what)?;
         ready(&common, &of_load, &model, called.clone(), &plans[0]).map(Into::into)

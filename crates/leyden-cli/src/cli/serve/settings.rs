@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub(super) special_in_content: bool,
     pub(super) bare_calls: bool,
     pub(super) speculate: bool,
+    /// Draft model: MODEL, and once it is found its file or folder.
+    pub(super) draft: Option<PathBuf>,
     /// Service level objective under which requests are admitted.
     pub(super) promise: Option<Promise>,
     pub(super) sampling: SamplingParams,
@@ -55,6 +57,7 @@ impl Settings {
             special_in_content: args.special_in_content,
             bare_calls: !args.no_bare_calls,
             speculate: !args.no_speculation,
+            draft: args.draft.clone(),
             promise: args.slo,
             sampling: SamplingParams::default(),
             idle: args.idle_unload.0,
@@ -115,6 +118,7 @@ const KEYS: &[(&str, Setter)] = &[
     ("special_in_content", |e, v| flag(v).map(|on| e.settings.special_in_content = on)),
     ("bare_calls", |e, v| flag(v).map(|on| e.settings.bare_calls = on)),
     ("speculation", |e, v| flag(v).map(|on| e.settings.speculate = on)),
+    ("draft", |e, v| text(v).map(|text| e.settings.draft = Some(PathBuf::from(text)))),
     ("slo", |e, v| {
         e.settings.promise = match text(v)? {
             "none" => None,
@@ -257,6 +261,7 @@ mod tests {
             special_in_content: false,
             bare_calls: true,
             speculate: true,
+            draft: None,
             promise: None,
             sampling: SamplingParams::default(),
             idle: Some(Duration::from_secs(300)),
