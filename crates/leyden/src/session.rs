@@ -417,7 +417,9 @@ impl Stream<'_> {
         let _ = generator.draft(&mut step, &|| self.start.elapsed());
         let begun = Instant::now();
         let outcome = generator.compute(&step)?;
-        generator.observe(&step, begun.elapsed(), PROMPT_STALL);
+        if !step.scheduled.is_empty() {
+            generator.observe(&step, begun.elapsed(), PROMPT_STALL);
+        }
         if let Some(error) = outcome.failed {
             return Err(error.into());
         }

@@ -3,6 +3,7 @@
 use super::*;
 
 mod masked;
+mod propose;
 mod mirostat;
 mod reference;
 

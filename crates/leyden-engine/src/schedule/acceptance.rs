@@ -1,7 +1,7 @@
 //! [`Acceptance`]: share of draft tokens that turn out right.
 
 /// Factor on the counts of all earlier drafts when a draft is added.
-const MEMORY: f64 = 0.95;
+const MEMORY: f64 = 0.9;
 /// Number of tokens that the expectation before any draft counts for.
 const EXPECTED: f64 = 4.0;
 

@@ -227,7 +227,8 @@ impl DraftPlan {
         }
         // The drafts themselves need some of the balance.
         let affordable = behind.min(share(0.5) as usize);
-        (affordable >= behind.min(READ)).then_some(affordable)
+        // A text that was read in part is not begun anew.
+        (affordable >= behind || read == 0 && affordable >= READ).then_some(affordable)
     }
 
     /// Records what is drafted in a step: for each of the draft model's steps the number of its rows, the number of

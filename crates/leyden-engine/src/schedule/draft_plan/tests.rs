@@ -63,10 +63,11 @@ fn better_drafts_are_longer_and_bad_ones_are_not_made() {
 fn many_requests_get_no_drafts_if_rows_cost_what_they_bring() {
     let mut plan = measured(Machine { fixed: 0.02, row: 0.004, draft: 0.004 });
     plan.balance = MAX_BALANCE;
-    let lengths = |n| plan.lengths(load(n), n, &candidates(n, 0.7));
-    assert!(lengths(1).tokens > 0);
-    assert_eq!(lengths(64).tokens, 0);
+    assert!(plan.lengths(load(1), 1, &candidates(1, 0.7)).tokens > 0);
+    assert_eq!(plan.lengths(load(64), 64, &candidates(64, 0.7)).tokens, 0);
     // Of several requests those with good drafts get one.
+    let mut plan = measured(Machine { draft: 0.002, ..BOUND_BY_MEMORY });
+    plan.balance = MAX_BALANCE;
     let mut mixed = candidates(1, 0.95);
     mixed.extend(candidates(3, 0.05));
     let got = plan.lengths(load(4), 4, &mixed);
