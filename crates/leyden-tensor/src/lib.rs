@@ -49,7 +49,7 @@ pub use error::{Context, Error, ErrorKind, Escaped};
 pub use file::{
     Array, FileBytes, FolderFiles, Gguf, GgufWriter, HfFile, HfFolder, Json, KeyRule, KnownKey, KnownKeys,
     MAX_ALIGNMENT, MAX_HEADER_BYTES, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS, Metadata, Onnx, OnnxAttribute,
-    OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue, RefusedKey, Safetensors, StackRows, Stacked,
+    OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue, RefusedKey, Safetensors, StackRows, Stacked,
     StrArray, TensorInfo, Value, ValueType, WeightSource, choice_key, empty_key, harmless_key, read_key,
     says_nothing,
 };

@@ -2,6 +2,7 @@
 
 mod blocking;
 mod choice;
+mod dense;
 mod epilogue;
 pub(crate) mod format;
 mod int8_rows;
@@ -27,6 +28,7 @@ pub(crate) mod unpack;
 mod tests;
 
 pub use choice::{KernelChoice, kernel_choice};
+pub use dense::{COLUMNS, DEPTH, DenseEpilogue, DenseMatrix, DensePanels, DenseRows, Panels, dense_multiply};
 pub use epilogue::Write;
 pub use layout_choice::{LayoutChoice, LayoutRule};
 pub use linear::{multiply, multiply_activated};

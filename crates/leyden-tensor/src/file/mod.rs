@@ -41,7 +41,7 @@ pub use known_keys::{
 };
 pub use limits::{MAX_ALIGNMENT, MAX_HEADER_BYTES, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS};
 pub use metadata::Metadata;
-pub use onnx::{Onnx, OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
+pub use onnx::{Onnx, OnnxAttribute, OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
 pub use safetensors::{Safetensors, StackRows, Stacked};
 pub use source::FileBytes;
 pub use value::{Array, StrArray, Value, ValueType};

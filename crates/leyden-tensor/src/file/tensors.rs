@@ -79,6 +79,12 @@ impl Tensors {
         self.find(name).is_some()
     }
 
+    /// Returns the description and the bytes of a tensor as a value that keeps its file open.
+    pub(super) fn shared(&self, name: &str) -> Option<(&TensorInfo, FileBytes)> {
+        let (info, source) = self.find(name)?;
+        Some((info, FileBytes::new(Arc::clone(source), info.range())))
+    }
+
     pub(super) fn optional(&self, name: &str) -> Result<Option<TensorView<'_>>, Error> {
         let Some((info, source)) = self.find(name) else { return Ok(None) };
         info.supported()

@@ -10,6 +10,7 @@ pub(crate) mod block32;
 pub(crate) mod byte_dot;
 mod byte_dot_kernel;
 mod common;
+pub(crate) mod dense;
 pub(crate) mod float;
 pub(crate) mod int8_rows;
 pub(crate) mod kernels;

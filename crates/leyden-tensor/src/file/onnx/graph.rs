@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use super::model::{OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxValue};
+use super::model::{OnnxAttribute, OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxValue};
 use super::tensor::{Files, Place};
 use super::wire::{Slice, broken};
 use crate::error::{Error, ErrorKind};
@@ -52,12 +52,18 @@ impl<'r, 's> Reader<'r, 's> {
     /// Reads the graph of the model.
     pub(super) fn graph(&mut self, message: Slice<'_>) -> Result<Parsed, Error> {
         let mut parsed = Parsed { graph: OnnxGraph::default(), tensors: Vec::new() };
+        let mut texts = Vec::new();
         self.parse(message, 0, &mut parsed.graph, |reader, slice| {
+            if Files::is_text(slice) {
+                texts.push(reader.files.constant(slice)?);
+                return Ok(());
+            }
             let found = reader.files.tensor(slice)?;
             check_name("name", u64::try_from(found.0.name.len()).unwrap_or(u64::MAX))?;
             parsed.tensors.push(found);
             Ok(())
         })?;
+        parsed.graph.initialisers = texts;
         let known: Vec<&str> = parsed.tensors.iter().map(|(info, _)| info.name.as_str()).collect();
         let known = known.into_iter().map(str::to_owned).collect::<Vec<_>>();
         parsed.graph.connect(known.iter().map(String::as_str))?;
@@ -129,6 +135,7 @@ impl<'r, 's> Reader<'r, 's> {
                     node.attributes.push((name, value));
                 }
                 7 => node.domain = self.name(field.bytes("domain")?, "domain")?,
+                8 => node.overload = self.name(field.bytes("overload")?, "overload")?,
                 _ => {}
             }
         }
@@ -149,6 +156,7 @@ impl<'r, 's> Reader<'r, 's> {
         let (mut floats, mut ints, mut texts) = (Vec::new(), Vec::new(), Vec::new());
         let (mut tensor, mut tensors) = (None, Vec::new());
         let (mut graph, mut graphs) = (None, Vec::new());
+        let mut caller = String::new();
         // Old files lack the attribute's type, so the last field counts.
         let mut last = 0;
         while let Some((number, field)) = message.next()? {
@@ -168,7 +176,7 @@ impl<'r, 's> Reader<'r, 's> {
                 10 => tensors.push(self.files.constant(field.bytes("tensors")?)?),
                 11 => graphs.push(self.inner(field.bytes("graphs")?, depth.saturating_add(1))?),
                 20 => kind = Some(field.number("type")?),
-                21 => return Err(broken(format!("attribute `{name}` refers to one of a function")).into()),
+                21 => caller = self.name(field.bytes("ref_attr_name")?, "ref_attr_name")?,
                 _ => continue,
             }
             if (2..=11).contains(&number) {
@@ -176,6 +184,9 @@ impl<'r, 's> Reader<'r, 's> {
             }
         }
         bound(&mut self.names, MAX_NAMES, "number of names")?;
+        if !caller.is_empty() {
+            return Ok((name, OnnxAttribute::OfCaller(caller)));
+        }
         // Fields and types are numbered in the same order: FLOAT is 1 and is in field 2.
         let field = kind.map_or(last, |kind| kind.saturating_add(1));
         let missing = || Error::new(broken(format!("attribute `{name}` has no value")));
@@ -193,6 +204,32 @@ impl<'r, 's> Reader<'r, 's> {
             other => return Err(broken(format!("attribute `{name}` has a value of kind {other}")).into()),
         };
         Ok((name, value))
+    }
+
+    /// Reads a function.
+    pub(super) fn function(&mut self, mut message: Slice<'_>) -> Result<OnnxFunction, Error> {
+        let mut function = OnnxFunction::default();
+        let mut graph = OnnxGraph::default();
+        while let Some((number, field)) = message.next()? {
+            match number {
+                1 => function.name = self.name(field.bytes("name of a function")?, "name of a function")?,
+                4 => function.inputs.push(self.name(field.bytes("input")?, "input")?),
+                5 => function.outputs.push(self.name(field.bytes("output")?, "output")?),
+                7 => {
+                    bound(&mut self.nodes, MAX_NODES, "number of nodes")?;
+                    let at = graph.nodes.len();
+                    graph.nodes.push(self.node(field.bytes("node")?, 1, at)?);
+                }
+                9 => function.opsets.push(super::opset(field.bytes("opset_import")?)?),
+                10 => function.domain = self.name(field.bytes("domain")?, "domain")?,
+                11 => function.defaults.push(self.attribute(field.bytes("attribute_proto")?, 1)?),
+                13 => function.overload = self.name(field.bytes("overload")?, "overload")?,
+                _ => {}
+            }
+        }
+        graph.connect(function.inputs.iter().map(String::as_str)).map_err(|e| e.item(&function.name))?;
+        function.nodes = graph.nodes;
+        Ok(function)
     }
 
     /// Reads an input or output with its type.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::guess::{UNKNOWN, guess};
 use super::metadata::Metadata;
-use super::source::{Bytes, Source};
+use super::source::{Bytes, FileBytes, Source};
 use super::tensors::Tensors;
 use super::value::Value;
 use super::{MAX_KEYS, TensorInfo, WeightSource};
@@ -25,7 +25,7 @@ mod model;
 mod tensor;
 mod wire;
 
-pub use model::{OnnxAttribute, OnnxDim, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
+pub use model::{OnnxAttribute, OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue};
 
 use graph::{Parsed, Reader};
 use tensor::{Files, Place};
@@ -44,6 +44,7 @@ pub struct Onnx {
     metadata: Metadata,
     tensors: Tensors,
     graph: OnnxGraph,
+    functions: Vec<OnnxFunction>,
     opsets: Vec<(String, i64)>,
 }
 
@@ -80,6 +81,24 @@ impl Onnx {
     #[must_use]
     pub fn opset(&self, domain: &str) -> Option<i64> {
         self.opsets.iter().find(|(found, _)| found == domain).map(|(_, version)| *version)
+    }
+
+    /// Returns the versions of all operator sets that the model needs, by domain.
+    #[must_use]
+    pub fn opsets(&self) -> &[(String, i64)] {
+        &self.opsets
+    }
+
+    /// Returns the functions of the model.
+    #[must_use]
+    pub fn functions(&self) -> &[OnnxFunction] {
+        &self.functions
+    }
+
+    /// Returns the description and the bytes of an initialiser as a value that keeps the file open.
+    #[must_use]
+    pub fn shared(&self, name: &str) -> Option<(&TensorInfo, FileBytes)> {
+        self.tensors.shared(name)
     }
 
     /// Returns the description and the bytes of an initialiser of any type.
@@ -137,7 +156,7 @@ fn parse(source: &Arc<Source>) -> Result<Onnx, Error> {
         return Err(broken(format!("not an ONNX model: it looks like {looks_like}")).into());
     }
     let mut files = Files::new(source);
-    let mut parsed = None;
+    let (mut parsed, mut functions) = (None, Vec::new());
     let (mut entries, mut opsets, mut keys) = (Vec::new(), Vec::new(), 0_u64);
     let mut message = Slice::new(bytes);
     while let Some((number, field)) = message.next()? {
@@ -148,6 +167,7 @@ fn parse(source: &Arc<Source>) -> Result<Onnx, Error> {
                 entries.push(("producer_version".to_owned(), Value::String(field.text("producer_version")?)))
             }
             7 if parsed.is_none() => parsed = Some(Reader::new(&mut files).graph(field.bytes("graph")?)?),
+            25 => functions.push(Reader::new(&mut files).function(field.bytes("functions")?)?),
             7 => return Err(broken("there are two graphs").into()),
             8 => opsets.push(opset(field.bytes("opset_import")?)?),
             14 => {
@@ -169,7 +189,7 @@ fn parse(source: &Arc<Source>) -> Result<Onnx, Error> {
     };
     let metadata = Metadata::from_entries(Arc::clone(&source.label), entries)?;
     let tensors = join(source, files, found)?;
-    Ok(Onnx { place: Arc::clone(source), metadata, tensors, graph, opsets })
+    Ok(Onnx { place: Arc::clone(source), metadata, tensors, graph, functions, opsets })
 }
 
 /// Groups the tensors by their files: the model's own, those of external data, and values that were decoded.

@@ -15,7 +15,8 @@ pub struct OnnxGraph {
     pub outputs: Vec<OnnxValue>,
     /// Nodes.
     pub nodes: Vec<OnnxNode>,
-    /// Initialisers of a graph within a node. Those of the model's own graph are the tensors of [`Onnx`](crate::Onnx).
+    /// Initialisers of a graph within a node. Those of the model's own graph are the tensors of [`Onnx`](crate::Onnx),
+    /// texts excepted, which are here.
     pub initialisers: Vec<OnnxTensor>,
 }
 
@@ -35,6 +36,8 @@ pub struct OnnxNode {
     pub outputs: Vec<String>,
     /// Attributes.
     pub attributes: Vec<(String, OnnxAttribute)>,
+    /// Which of several functions of the name a node calls.
+    pub overload: String,
 }
 
 /// The value of an attribute.
@@ -61,6 +64,30 @@ pub enum OnnxAttribute {
     Tensors(Vec<OnnxTensor>),
     /// Graphs.
     Graphs(Vec<OnnxGraph>),
+    /// The attribute of this name at the node that calls the function.
+    OfCaller(String),
+}
+
+/// A function of a model: nodes that take the place of a node of its name and domain.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct OnnxFunction {
+    /// Name.
+    pub name: String,
+    /// Domain; empty for ONNX's own.
+    pub domain: String,
+    /// Distinguishes functions of one name (`overload`).
+    pub overload: String,
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// Attributes that a caller may leave out, with their values.
+    pub defaults: Vec<(String, OnnxAttribute)>,
+    /// Nodes, sorted topologically.
+    pub nodes: Vec<OnnxNode>,
+    /// Versions of operator sets.
+    pub opsets: Vec<(String, i64)>,
 }
 
 /// A tensor other than an initialiser of the model's own graph.
@@ -69,8 +96,10 @@ pub enum OnnxAttribute {
 pub struct OnnxTensor {
     /// Type and shape.
     pub info: TensorInfo,
-    /// Values, little-endian.
+    /// Values, little-endian; empty for texts.
     pub bytes: FileBytes,
+    /// Values of type `STRING`, mostly UTF-8.
+    pub texts: Vec<Vec<u8>>,
 }
 
 /// An input or output of a graph.

@@ -43,8 +43,10 @@ const TYPES: [(u64, &str, Values); 22] = [
     (24, "F8_E8M0", Values::Ints(1)),
 ];
 
-/// Type id of strings, which cannot be read.
+/// Type id of strings, which [`Files::constant`] alone reads.
 const STRING: u64 = 8;
+/// Maximum number of texts in a tensor.
+const MAX_TEXTS: usize = 1 << 20;
 
 /// Field of values outside `raw_data`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,7 +89,7 @@ struct Raw<'a> {
     /// Bytes of floats and doubles, in place if the field is packed.
     fixed: Option<(Values, Fixed<'a>)>,
     numbers: Option<(Values, Vec<u64>)>,
-    has_texts: bool,
+    texts: Vec<Vec<u8>>,
     external: Vec<(String, String)>,
     is_external: bool,
 }
@@ -136,7 +138,12 @@ impl<'a> Raw<'a> {
                     5 => add(&mut raw.numbers, Values::Ints(4), field)?,
                     7 => add(&mut raw.numbers, Values::Longs, field)?,
                     11 => add(&mut raw.numbers, Values::Unsigned(8), field)?,
-                    6 => raw.has_texts = true,
+                    6 => {
+                        if raw.texts.len() >= MAX_TEXTS {
+                            return Err(broken(format!("has more than {MAX_TEXTS} texts")));
+                        }
+                        raw.texts.push(field.bytes("string_data")?.bytes.to_vec());
+                    }
                     8 => {
                         let name = field.bytes("name of a tensor")?;
                         check_name("name", u64::try_from(name.bytes.len().max(1)).unwrap_or(u64::MAX))?;
@@ -221,11 +228,7 @@ impl<'s> Files<'s> {
 
     /// Reads the description of a tensor, and finds its bytes.
     pub(super) fn tensor(&mut self, message: Slice<'_>) -> Result<(TensorInfo, Place), Error> {
-        self.count = self.count.saturating_add(1);
-        if self.count > MAX_TENSORS {
-            let kind = ErrorKind::TooMany { what: "number of tensors", count: self.count, most: MAX_TENSORS };
-            return Err(kind.into());
-        }
+        self.bound()?;
         let raw = Raw::parse(message)?;
         let name = raw.name.clone();
         self.find(raw).map_err(|e| called(e, &name))
@@ -233,7 +236,13 @@ impl<'s> Files<'s> {
 
     /// Reads a tensor that is an attribute or part of one, as a value of its own.
     pub(super) fn constant(&mut self, message: Slice<'_>) -> Result<OnnxTensor, Error> {
-        let (mut info, place) = self.tensor(message)?;
+        self.bound()?;
+        let raw = Raw::parse(message)?;
+        let name = raw.name.clone();
+        if raw.number == STRING {
+            return self.texts(raw).map_err(|e| called(e, &name));
+        }
+        let (mut info, place) = self.find(raw).map_err(|e| called(e, &name))?;
         let (source, range) = match place {
             Place::File(file, range) => (self.source(file), range),
             Place::Own(bytes) => {
@@ -242,7 +251,42 @@ impl<'s> Files<'s> {
                 (Source::new(Bytes::Derived(bytes, Arc::clone(self.model)), self.model.path.clone()), range)
             }
         };
-        Ok(OnnxTensor { info, bytes: FileBytes::new(source, range) })
+        Ok(OnnxTensor { info, bytes: FileBytes::new(source, range), texts: Vec::new() })
+    }
+
+    /// Makes a tensor of texts.
+    fn texts(&self, raw: Raw<'_>) -> Result<OnnxTensor, Error> {
+        let dims = raw.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect::<Option<Vec<_>>>();
+        let count = dims.as_ref().and_then(|dims| dims.iter().try_fold(1_usize, |n, dim| n.checked_mul(*dim)));
+        let (Some(shape), Some(count)) = (dims, count) else {
+            return Err(ErrorKind::SizeOverflow { dims: raw.dims.clone() }.into());
+        };
+        if count != raw.texts.len() {
+            return Err(broken(format!("has {} texts where {count} should be", raw.texts.len())).into());
+        }
+        let (name, type_name) = (raw.name, "STRING");
+        let info =
+            TensorInfo { name, type_name, type_id: u32::MAX, dtype: None, shape, file: 0, offset: 0, bytes: 0 };
+        Ok(OnnxTensor { info, bytes: FileBytes::new(Arc::clone(self.model), 0..0), texts: raw.texts })
+    }
+
+    /// Counts a tensor against the limit.
+    fn bound(&mut self) -> Result<(), ErrorKind> {
+        self.count = self.count.saturating_add(1);
+        if self.count > MAX_TENSORS {
+            return Err(ErrorKind::TooMany { what: "number of tensors", count: self.count, most: MAX_TENSORS });
+        }
+        Ok(())
+    }
+
+    /// Returns true if a message describes a tensor of texts.
+    pub(super) fn is_text(mut message: Slice<'_>) -> bool {
+        while let Ok(Some((number, field))) = message.next() {
+            if number == 2 {
+                return field.number("data_type").is_ok_and(|number| number == STRING);
+            }
+        }
+        false
     }
 
     fn source(&self, file: usize) -> Arc<Source> {
@@ -257,7 +301,7 @@ impl<'s> Files<'s> {
         };
         let &(_, name, values) = TYPES.iter().find(|row| row.0 == raw.number).ok_or_else(unknown)?;
         let ty = type_named(name).ok_or_else(unknown)?;
-        if raw.has_texts {
+        if !raw.texts.is_empty() {
             return Err(broken("has texts where numbers should be").into());
         }
         let wanted = n_bytes(&raw.dims, ty)?;

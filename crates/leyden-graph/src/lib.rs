@@ -1,0 +1,38 @@
+//! Graphs: ONNX models as programs on leyden's kernels.
+//!
+//! [`Model::load`] reads a file, looks up each node in the table of operators ([`ops`]), computes all that is constant
+//! and orders the rest. [`Model::run`] computes outputs from inputs. Operators that are missing are named, all at once,
+//! before anything runs.
+//!
+//! A new operator is a row in the table of `ops/mod.rs` and its file; a new pass a row in `passes/mod.rs` and its file.
+//! No operator relies on the platform's mathematics library, and every sum has one written order, so results are the
+//! same bits on every processor.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "positions, rows and channels are indices; several arrays share one index"
+)]
+
+mod attributes;
+mod error;
+mod executor;
+mod graph;
+mod import;
+mod inputs;
+mod limits;
+mod model;
+mod operator;
+mod ops;
+mod passes;
+mod shape;
+mod tensor;
+mod value;
+
+pub use error::{Error, ErrorKind};
+pub use executor::NodeTime;
+pub use limits::Limits;
+pub use model::{GraphInput, Model, Options, Outline};
+pub use ops::supported_operators;
+pub use shape::Shape;
+pub use tensor::{Buffer, Data, ElementType, Tensor};
+pub use value::{Key, Value};
