@@ -374,3 +374,21 @@ fn count(
         }
     }
 }
+
+/// Returns the initialisers of a model by name, texts included.
+///
+/// # Errors
+/// The file is not valid, or values of a type are not supported.
+pub fn constants(path: &std::path::Path) -> Result<Vec<(String, Tensor)>, Error> {
+    let onnx = Onnx::open(path)?;
+    let mut all = Vec::new();
+    for info in onnx.tensor_info() {
+        if let Some((info, bytes)) = onnx.shared(&info.name) {
+            all.push((info.name.clone(), stored(info, bytes).map_err(|e| e.node(&info.name, "initialiser"))?));
+        }
+    }
+    for found in &onnx.graph().initialisers {
+        all.push((found.info.name.clone(), tensor(found)?));
+    }
+    Ok(all)
+}

@@ -30,6 +30,7 @@ mod value;
 
 pub use error::{Error, ErrorKind};
 pub use executor::NodeTime;
+pub use import::constants;
 pub use limits::Limits;
 pub use model::{GraphInput, Model, Options, Outline};
 pub use ops::supported_operators;

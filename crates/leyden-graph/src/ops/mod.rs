@@ -17,15 +17,23 @@ mod control;
 mod conv;
 mod elementwise;
 mod gather;
+mod gelu;
 mod layout;
+mod linear;
 mod matmul;
 mod norm;
 mod pad;
 mod pool;
+mod quantize;
 mod reduce;
+mod resize;
+mod rnn;
 mod select;
+mod sequence;
+mod signal;
 mod slice;
 mod softmax;
+mod trees;
 mod unary;
 mod window;
 
@@ -192,6 +200,60 @@ const OPERATORS: &[(&str, &str, i64, Make)] = &[
     (ONNX, "If", 1, control::if_op),
     (ONNX, "Loop", 1, control::loop_op),
     (ONNX, "Scan", 1, control::scan),
+    (ONNX, "LSTM", 1, rnn::lstm),
+    (ONNX, "GRU", 1, rnn::gru),
+    (ONNX, "RNN", 1, rnn::rnn),
+    (MICROSOFT, "DynamicQuantizeLSTM", 1, rnn::dynamic_quantize_lstm),
+    (ONNX, "Resize", 10, resize::resize),
+    (ONNX, "Upsample", 7, resize::upsample),
+    (ONNX, "QuantizeLinear", 10, quantize::quantize),
+    (ONNX, "DequantizeLinear", 10, quantize::dequantize),
+    (MICROSOFT, "QuantizeLinear", 1, quantize::quantize),
+    (MICROSOFT, "DequantizeLinear", 1, quantize::dequantize),
+    (ONNX, "DynamicQuantizeLinear", 11, quantize::dynamic_quantize),
+    (ONNX, "MatMulInteger", 10, quantize::matmul_integer),
+    (ONNX, "QLinearMatMul", 10, quantize::qlinear_matmul),
+    (ONNX, "ConvInteger", 10, quantize::conv_integer),
+    (ONNX, "QLinearConv", 10, quantize::qlinear_conv),
+    (MICROSOFT, "QLinearAdd", 1, quantize::qlinear_add),
+    (MICROSOFT, "QLinearMul", 1, quantize::qlinear_mul),
+    (MICROSOFT, "QLinearSigmoid", 1, quantize::qlinear_sigmoid),
+    (MICROSOFT, "QLinearLeakyRelu", 1, quantize::qlinear_leaky_relu),
+    (MICROSOFT, "QLinearGlobalAveragePool", 1, quantize::qlinear_global_average),
+    (MICROSOFT, "MatMulIntegerToFloat", 1, quantize::matmul_integer_to_float),
+    (MICROSOFT, "DynamicQuantizeMatMul", 1, quantize::dynamic_quantize_matmul),
+    (ONNX, "STFT", 17, signal::stft),
+    (ONNX, "DFT", 17, signal::dft),
+    (ONNX, "HannWindow", 17, signal::hann),
+    (ONNX, "HammingWindow", 17, signal::hamming),
+    (ONNX, "BlackmanWindow", 17, signal::blackman),
+    (ONNX, "SequenceConstruct", 11, sequence::construct),
+    (ONNX, "SequenceEmpty", 11, sequence::empty),
+    (ONNX, "SequenceAt", 11, sequence::at),
+    (ONNX, "SequenceErase", 11, sequence::erase),
+    (ONNX, "SequenceInsert", 11, sequence::insert),
+    (ONNX, "SequenceLength", 11, sequence::length),
+    (ONNX, "ConcatFromSequence", 11, sequence::join),
+    (ONNX, "SplitToSequence", 11, sequence::split),
+    (ONNX, "Optional", 15, sequence::optional),
+    (ONNX, "OptionalHasElement", 15, sequence::has_element),
+    (ONNX, "OptionalGetElement", 15, sequence::get_element),
+    (MICROSOFT, "FastGelu", 1, gelu::fast),
+    (MICROSOFT, "BiasGelu", 1, gelu::bias),
+    (ML, "TreeEnsembleRegressor", 1, trees::regressor),
+    (ML, "TreeEnsembleClassifier", 1, trees::classifier),
+    (ML, "TreeEnsemble", 5, trees::tree_ensemble),
+    (ML, "LinearRegressor", 1, linear::linear_regressor),
+    (ML, "LinearClassifier", 1, linear::linear_classifier),
+    (ML, "Scaler", 1, linear::scaler),
+    (ML, "Normalizer", 1, linear::normalizer),
+    (ML, "Binarizer", 1, linear::binarizer),
+    (ML, "ZipMap", 1, linear::zip_map),
+    (ML, "ArrayFeatureExtractor", 1, linear::array_feature_extractor),
+    (ML, "LabelEncoder", 1, linear::label_encoder),
+    (ML, "Imputer", 1, linear::imputer),
+    (ML, "FeatureVectorizer", 1, linear::feature_vectorizer),
+    (ML, "OneHotEncoder", 1, linear::one_hot_encoder),
     (MICROSOFT, "Gelu", 1, unary::microsoft_gelu),
     (MICROSOFT, "QuickGelu", 1, unary::quick_gelu),
     (MICROSOFT, "FusedMatMul", 1, matmul::fused_matmul),
