@@ -4,13 +4,14 @@ mod install;
 mod status;
 mod systemd;
 mod unit;
+mod which;
 mod words;
 
 use std::ffi::OsString;
 use std::io::Write;
 
 use super::failure::Failure;
-use systemd::Manager;
+use which::Which;
 
 /// Linux with systemd. A service of a user starts with the user's first login, or with the machine after
 /// `loginctl enable-linger`; a service of the system starts with the machine, runs under a user of its own, and sees no
@@ -41,20 +42,6 @@ enum Action {
     Uninstall(Which),
 }
 
-/// Service that a command is about.
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Which {
-    /// Service of the user who runs the command
-    #[arg(long, conflicts_with = "system")]
-    user: bool,
-    /// Service of the machine
-    #[arg(long)]
-    system: bool,
-    /// Name of the service
-    #[arg(long, value_name = "NAME", default_value = "leyden", value_parser = name)]
-    name: String,
-}
-
 /// Models and options of `leyden serve`, with those of the service anywhere between them.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -77,28 +64,6 @@ struct LogArgs {
     /// Number of lines
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
     lines: u32,
-}
-
-impl Which {
-    /// Returns the manager with this service.
-    fn manager(&self) -> Manager {
-        let is_user = self.user || (!self.system && !rustix::process::geteuid().is_root());
-        Manager { is_user }
-    }
-
-    /// Returns the name of the unit.
-    fn unit(&self) -> String {
-        format!("{}.service", self.name)
-    }
-}
-
-/// Checks the name of a service.
-fn name(text: &str) -> Result<String, String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if text.is_empty() || text.len() > 64 || text.starts_with('-') || !text.chars().all(is_plain) {
-        return Err("want up to 64 letters, digits, `-` and `_`".to_owned());
-    }
-    Ok(text.to_owned())
 }
 
 /// Runs the action.

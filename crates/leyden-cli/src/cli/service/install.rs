@@ -9,7 +9,8 @@ use leyden_hub::{Located, Store};
 
 use super::systemd::Manager;
 use super::unit::{CREDENTIALS, MARK, Unit};
-use super::{Which, words};
+use super::which::Which;
+use super::words;
 use crate::cli::failure::Failure;
 use crate::cli::serve::{self, ServiceFacts};
 use crate::cli::{knobs, terminal};

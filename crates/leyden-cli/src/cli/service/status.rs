@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::json;
 
-use super::Which;
+use super::which::Which;
 use crate::cli::failure::Failure;
 use crate::cli::text::{Facts, bytes};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Args as _};
 
-use super::{Which, name};
+use super::which::{Which, name};
 use crate::cli::failure::Failure;
 use crate::cli::serve;
 
