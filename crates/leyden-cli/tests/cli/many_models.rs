@@ -57,8 +57,10 @@ fn a_file_names_models_and_their_settings() {
         table.starts_with("NAME ") && table.contains("gpt-4o") && table.contains("not loaded"),
         "{table}"
     );
+    assert_eq!(leyden(&["ps", "--ready", "--url", &url]).ok(), "ready\n");
     let (code, log) = server.end();
     assert!(code == Some(0) && log.contains("event=\"model_unloaded\""), "{log}");
+    assert!(leyden(&["ps", "--ready", "--url", &url]).failed(1).contains("cannot connect"));
     let wrong = files.add("wrong.toml", b"[models.a]\nmodle = \"x\"\n");
     let error = leyden(&["serve", "--config", &wrong]).failed(1);
     assert!(error.contains("models.a.modle: unknown setting; did you mean `model`?"), "{error}");
