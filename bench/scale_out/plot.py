@@ -30,7 +30,8 @@ def main(to=HERE.parents[1] / "docs/scale-out.svg"):
         right.plot([r["nodes"] for r in of], [r["first_token_p50"] for r in of], style, label=f"{policy}, p50", markersize=4)
         right.plot([r["nodes"] for r in of], [r["first_token_p99"] for r in of], style[0] + "--", color=right.lines[-1].get_color(), label=f"{policy}, p99", markersize=4)
     right.set(xscale="log", yscale="log", xlabel="nodes", ylabel="time to the first token, s", title="Serving: equal load for each node")
-    right.legend(frameon=False)
+    right.set_ylim(0.08, 2000)
+    right.legend(frameon=False, ncols=2)
     for axes in (left, right):
         axes.grid(alpha=0.3)
     figure.savefig(to, metadata={"Date": None})

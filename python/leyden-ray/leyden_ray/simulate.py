@@ -57,12 +57,13 @@ def batch(constants, nodes, *, actors=16, rows_per_actor=2000, unit_rows=100, ro
 
 def serving(
     constants, nodes, *, policy="prefix", load=0.7, beginnings_per_node=20, kept_per_node=30, prefix_tokens=1000, own_tokens=60, answer_tokens=100,
-    slots=8, routers=1, requests_per_node=400, slack=0.5, most_requests=200_000, seed=1,
+    slots=8, routers=1, requests_per_node=400, slack=0.5, most_requests=400_000, seed=1,
 ):  # fmt: skip
     """Returns the share of prompt tokens from caches, percentiles of the time to the first token, and the busy share of each part.
 
     Beginnings have Zipf's popularity (exponent 0.9). Arrivals are Poisson, at `load` times the rate that all nodes could serve if every beginning were cached.
-    A node computes `slots` requests at a time, each at a slot's share of its rates.
+    A node computes `slots` requests at a time, each at a slot's share of its rates. Several routers know each other's running requests, which
+    is an assumption. A node that is busy for more than 1 gets more than it can compute.
     """
     draw = random.Random(seed)
     prefill, decode = constants["prefill_tokens_per_second"], constants["decode_tokens_per_second"]
@@ -146,7 +147,8 @@ def everything(constants, nodes=NODES):
             out["batch"].append(batch(constants, count, unit_rows=rows))
         for policy in ("prefix", "round-robin"):
             out["serving"].append(serving(constants, count, policy=policy))
-        out["serving"].append(serving(constants, count, routers=max(1, math.ceil(count / 100))))
+        if count > 100:
+            out["serving"].append(serving(constants, count, routers=math.ceil(count / 100)))
     return out
 
 
