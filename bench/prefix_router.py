@@ -3,8 +3,8 @@
 
     python3 bench/prefix_router.py LEYDEN --model MODEL [--servers 3] [--documents 12] [--questions 6] [--turns 2]
 
-Each document is a prompt's beginning of about `--words` words, asked about several times, in a shuffled order, by several clients. A cache holds the
-documents of one server's share and a few more, not all. Prints one JSON object: share of prompt tokens found in the caches, time to
+Each document is a prompt's beginning of about `--words` words, asked about several times, in a shuffled order, by several clients. A
+cache holds the documents of one server's share and a few more, not all. Prints one JSON object: share of prompt tokens found in the caches, time to
 the first token, and time of the router itself.
 """
 

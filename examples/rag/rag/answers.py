@@ -2,7 +2,8 @@
 
 With `exact`, the schema itself lists the sentences of the found chunks: the model chooses among them and cannot write another quote.
 Without it, the model writes quotes freely, and those that are not in their chunk are counted and dropped. White space is no part of
-the comparison: the model sees lines joined, and a citation's text is the document's own. The quote comes before the answer, so that the answer can follow from it.
+the comparison: the model sees lines joined, and a citation's text is the document's own. The quote comes before the answer, so that
+the answer can follow from it.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Measures the pipeline on FairytaleQA (Xu et al., ACL 2022; Apache-2.0): `python -m rag.evaluate DATA WORK [options]`.
 
 DATA is the data set as a .tar.gz or a folder. Every section of the stories of its test split is a document; a question is answered by one
-section, which must be among the first five. Scores and answers are kept in WORK as they come, so an evaluation that was ended goes on with the same
-command; `--seconds` ends it.
+section, which must be among the first five. Scores and answers are kept in WORK as they come, so an evaluation that was ended goes on
+with the same command; `--seconds` ends it.
 """
 
 import argparse

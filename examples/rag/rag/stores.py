@@ -66,7 +66,8 @@ class PostgresStore:
         """Returns the chunks whose vectors are nearest, the best first. The search is exact: there is no vector index."""
         import numpy
 
-        return self._rows("SELECT path, start, \"end\", text FROM chunks ORDER BY vector <=> %s, path, start LIMIT %s", (numpy.asarray(vector, "f4"), count))
+        query = 'SELECT path, start, "end", text FROM chunks ORDER BY vector <=> %s, path, start LIMIT %s'
+        return self._rows(query, (numpy.asarray(vector, "f4"), count))
 
     def by_words(self, text, count):
         """Returns the chunks with the words of a text, the best first."""

@@ -12,7 +12,8 @@ def main(words=None):
     """Runs the command. Returns its exit code: 0 done, 1 failed or rows with errors, 2 wrong usage."""
     words = sys.argv[1:] if words is None else words
     at = words.index("--") if "--" in words else len(words)
-    parser = argparse.ArgumentParser(prog="leyden-ray", description="Computes all rows of a file on a Ray cluster, each once, in order.")
+    about = "Computes all rows of a file on a Ray cluster, each once, in order."
+    parser = argparse.ArgumentParser(prog="leyden-ray", description=about)
     parser.add_argument("input", metavar="IN", help="input: .jsonl or .parquet, seen by all machines")
     parser.add_argument("output", metavar="OUT", help="output: .jsonl or .parquet, seen by all machines")
     parser.add_argument("--actors", type=int, default=2, metavar="N", help="largest number of processes (default 2)")

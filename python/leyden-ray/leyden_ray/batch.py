@@ -1,8 +1,8 @@
 """Rows on a Ray cluster: `run` for a file, `Rows` for a Ray dataset.
 
-`run` divides the file into units, and Ray Data spreads units over actors. Only a unit's number travels through Ray; the actor reads its rows from the
-file, which every machine sees, and writes the result to the state folder. What counts is there, not what Ray returns: a unit that Ray
-computes again after the loss of a machine replaces its result by an equal one.
+`run` divides the file into units, and Ray Data spreads units over actors. Only a unit's place travels through Ray; the actor reads its
+rows from the file, which every machine sees, and writes the result to the state folder. The folder counts, not Ray's own result: a
+unit that Ray computes again after the loss of a machine replaces its result by an equal one.
 """
 
 import os
@@ -147,7 +147,9 @@ def _model(options):
     for name in ("--model", "-m"):
         if name in options[:-1]:
             path = options[options.index(name) + 1]
-            files = [path] if os.path.isfile(path) else sorted(os.path.join(path, f) for f in os.listdir(path)) if os.path.isdir(path) else []
+            files = [path] if os.path.isfile(path) else []
+            if os.path.isdir(path):
+                files = sorted(os.path.join(path, name) for name in os.listdir(path))
             return [path, *([os.path.basename(f), os.stat(f).st_size, os.stat(f).st_mtime_ns] for f in files)]
     return None
 
@@ -156,8 +158,8 @@ class Rows:
     """Callable class for `ray.data.Dataset.map_batches(..., batch_format="pyarrow")`: adds the results to the rows of a batch.
 
     A batch is one run of `leyden batch`, so take batches that compute for many times the load of the model. Results are those of
-    `leyden batch`; a row that fails has the column `error`, which is null for the others. Whether a batch is computed twice after a loss, and
-    which of both counts, is Ray Data's matter.
+    `leyden batch`; a row that fails has the column `error`, which is null for the others. Whether a batch is computed twice after a
+    loss, and which of both counts, is Ray Data's matter.
     """
 
     def __init__(self, options, threads=1, program=None):

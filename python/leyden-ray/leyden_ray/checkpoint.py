@@ -1,8 +1,8 @@
 """State of a run on a cluster: the folder `OUT.units`, which every machine sees.
 
 `run.json` says which input, settings and program the results belong to. Each finished unit has one file, written beside its place,
-flushed and renamed: it is there whole or not at all. Two attempts at one unit write the same content to the same name, so a unit that is computed
-twice, because a machine was lost or only seemed lost, counts once.
+flushed and renamed: it is there whole or not at all. Two attempts at one unit write the same content to the same name, so a unit that
+is computed twice, because a machine was lost or only seemed lost, counts once.
 """
 
 import json

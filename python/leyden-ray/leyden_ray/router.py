@@ -2,8 +2,8 @@
 
     python -m leyden_ray.router --port 8000 http://10.0.0.1:8080 http://10.0.0.2:8080
 
-A request goes to the replica that its prompt's first blocks choose (`affinity`), so prompts with a common beginning find it in that replica's cache.
-A replica that does not answer is passed over and asked again after `RETRY_SECONDS`; a request moves on only while nothing of its
+A request goes to the replica that its prompt's first blocks choose (`affinity`), so prompts with a common beginning find it in that
+replica's cache. A replica that does not answer is passed over and asked again after `RETRY_SECONDS`; a request moves on only while nothing of its
 answer has been sent. The router keeps no prompts and no state on a disk: several routers choose alike.
 """
 

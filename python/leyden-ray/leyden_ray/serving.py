@@ -1,8 +1,8 @@
 """Ray Serve deployment of `leyden serve`, scaled by the server's own queue.
 
-Each replica has a `leyden serve` as its child on the machine's own address and passes requests on, streams included. Ray sees requests only
-until they are passed on; what waits for the engine, and how full its KV cache is, stands in the server's `/metrics`. A replica reports these
-(`record_autoscaling_stats`), and `QueuePolicy` turns them into a number of replicas.
+Each replica has a `leyden serve` as its child on the machine's own address and passes requests on, streams included. Ray sees requests
+only until they are passed on; the length of the engine's queue, and how full its KV cache is, stand in the server's `/metrics`. A
+replica reports these (`record_autoscaling_stats`), and `QueuePolicy` turns them into a number of replicas.
 """
 
 import asyncio
@@ -83,12 +83,14 @@ class Replica:
         await asyncio.to_thread(self.server.stop)
 
 
-def deployment(model, options=(), *, program=None, threads=1, replicas=(1, 4), target=4.0, cache_limit=0.8, most_requests=1000, scaling=None, name="leyden"):
+def deployment(
+    model, options=(), *, program=None, threads=1, replicas=(1, 4), target=4.0, cache_limit=0.8, most_requests=1000, scaling=None, name="leyden"
+):  # fmt: skip
     """Returns a Ray Serve application with one deployment.
 
     `options` are words of `leyden serve`. `replicas` is the smallest and the largest number of them, each with `threads` processors.
-    `target` is the number of requests per replica that the autoscaler aims at, and `cache_limit` the share of the KV cache; `scaling` has further fields
-    of Ray's `AutoscalingConfig`, such as the delays.
+    `target` is the number of requests per replica that the autoscaler aims at, and `cache_limit` the share of the KV cache; `scaling`
+    has further fields of Ray's `AutoscalingConfig`, such as the delays.
     """
     low, high = replicas
     policy = {"policy_function": "leyden_ray.serving:QueuePolicy", "policy_kwargs": {"target": target, "cache_limit": cache_limit}}

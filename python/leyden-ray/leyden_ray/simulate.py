@@ -1,8 +1,9 @@
 """Simulation of large clusters from measured constants: `python -m leyden_ray.simulate CONSTANTS.json > RESULTS.json`.
 
-Two models, both deterministic for a seed. `batch`: one driver hands units to actors, a shared file system takes results, and the driver divides
-the input and joins the output. `serving`: requests with common beginnings come to routers, which choose nodes with the rules of `affinity`; a node has
-a queue and a cache of beginnings. Each reports how much of its time every part is busy, so the first part that is near 1 is the next bottleneck.
+Two models, both deterministic for a seed. `batch`: one driver hands units to actors, a shared file system takes results, and the driver
+divides the input and joins the output. `serving`: requests with common beginnings come to routers, which choose nodes with the rules of
+`affinity`; a node has a queue and a cache of beginnings. Each reports how much of its time every part is busy, so the first part that
+is near 1 is the next bottleneck.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def batch(constants, nodes, *, actors=16, rows_per_actor=2000, unit_rows=100, ro
     seconds, spread = divide + last + join, last - start
     ideal = count / (constants["row_seconds"] + constants["unit_start_seconds"] / unit_rows)
     return {
-        "nodes": nodes, "actors": count, "unit_rows": unit_rows, "units": units, "rows": rows, "seconds": seconds, "rows_per_second": rows / seconds,
+        "nodes": nodes, "actors": count, "unit_rows": unit_rows, "units": units, "rows": rows,
+        "seconds": seconds, "rows_per_second": rows / seconds,
         "efficiency": rows / seconds / ideal, "busy": {
             "driver": busy["driver"] / spread, "files": busy["files"] / spread, "actors": busy["actors"] / (count * spread),
         }, "share_of_time": {"divide": divide / seconds, "start": start / seconds, "compute": spread / seconds, "join": join / seconds},
@@ -61,9 +63,9 @@ def serving(
 ):  # fmt: skip
     """Returns the share of prompt tokens from caches, percentiles of the time to the first token, and the busy share of each part.
 
-    Beginnings have Zipf's popularity (exponent 0.9). Arrivals are Poisson, at `load` times the rate that all nodes could serve if every beginning were cached.
-    A node computes `slots` requests at a time, each at a slot's share of its rates. Several routers know each other's running requests, which
-    is an assumption. A node that is busy for more than 1 gets more than it can compute.
+    Beginnings have Zipf's popularity (exponent 0.9). Arrivals are Poisson, at `load` times the rate that all nodes could serve if every
+    beginning were cached. A node computes `slots` requests at a time, each at a slot's share of its rates. Several routers know each
+    other's running requests, which is an assumption. A node that is busy for more than 1 gets more than it can compute.
     """
     draw = random.Random(seed)
     prefill, decode = constants["prefill_tokens_per_second"], constants["decode_tokens_per_second"]
