@@ -44,12 +44,8 @@ def fuse(lists):
 
 
 def reorder(found, scores):
-    """Returns chunks by fusion of their present order with the order of a model's scores.
-
-    Two orders err in different ways; a cross-encoder or a language model alone is overruled where the retrieval is certain.
-    """
-    by_score = [chunk for _, _, chunk in sorted(zip([-s for s in scores], range(len(found)), found))]
-    return fuse([found, by_score])
+    """Returns chunks by a model's scores, the best first; equal ones keep their order."""
+    return [found[i] for i in sorted(range(len(found)), key=lambda i: -scores[i])]
 
 
 def ask(store, service, question, count=5, exact=True, **options):

@@ -66,7 +66,7 @@ def test_fusion_and_reordering():
     a, b, c = (Chunk(name, 0, 1, name) for name in "abc")
     assert pipeline.fuse([[a, b, c], [b, a, c]])[2] == c
     assert pipeline.fuse([[a], [b, a]])[0] == a
-    assert pipeline.reorder([a, b, c], [0.0, 2.0, 1.0])[0] == b
+    assert pipeline.reorder([a, b, c], [0.0, 2.0, 0.0]) == [b, a, c]
 
 
 def test_nothing_found_is_said():

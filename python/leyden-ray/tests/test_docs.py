@@ -29,7 +29,7 @@ def place(program, tmp_path):
     with open(tmp_path / "questions.jsonl", "w") as file:
         file.writelines(json.dumps({"prompt": f"Row {i} is"}) + "\n" for i in range(250))
     here = str(pathlib.Path(__file__).resolve().parents[1])
-    return tmp_path, {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "LEYDEN": program, "PYTHONPATH": here}
+    return tmp_path, {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "LEYDEN": program, "PYTHONPATH": here, "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
 
 
 def run(command, place):

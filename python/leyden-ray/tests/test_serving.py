@@ -42,6 +42,8 @@ def test_a_deployment_answers_scales_with_the_queue_and_survives_a_kill(program,
     # How often replicas report; Ray's default is ten seconds.
     monkeypatch.setenv("RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S", "1")
     monkeypatch.setenv("RAY_SERVE_REPLICA_AUTOSCALING_METRIC_RECORD_INTERVAL_S", "0.5")
+    # A busy machine starts Ray's proxy slowly.
+    monkeypatch.setenv("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     ray.init(num_cpus=6, include_dashboard=False, log_to_driver=False)
