@@ -95,7 +95,7 @@ class State:
 
         # A column such as `error` is in the units that have one.
         schemas = [parquet.read_schema(self.result(unit)) for unit in units]
-        schema = arrow.unify_schemas(schemas, promote_options="permissive")
+        schema = arrow.unify_schemas(schemas, promote_options="permissive") if schemas else arrow.schema([])
         with parquet.ParquetWriter(beside, schema) as out:
             for unit in units:
                 table = parquet.read_table(self.result(unit))

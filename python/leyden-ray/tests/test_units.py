@@ -91,3 +91,22 @@ def test_a_result_without_its_counts_is_not_finished(tmp_path):
     state.begin({}, restart=False)
     state.result(unit).write_bytes(b"x\n")
     assert state.counts(unit) is None
+
+
+def test_tables_are_joined_although_only_some_have_errors(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path, state = tmp_path / "in.parquet", State(tmp_path / "out.parquet")
+    parquet.write_table(arrow.table({"n": [1, 2, 3]}), path)
+    units = divide(path, 2)
+    state.begin({}, restart=False)
+    made = tmp_path / "made.parquet"
+    for unit, table in zip(units, ({"n": [1, 2], "score": [0.5, 1.0]}, {"n": [3], "error": ["too long"]})):
+        parquet.write_table(arrow.table(table), made)
+        state.commit(unit, made, {"read": table["n"]})
+    state.join(units)
+    rows = parquet.read_table(state.output).to_pylist()
+    assert rows == [{"n": 1, "score": 0.5, "error": None}, {"n": 2, "score": 1.0, "error": None}, {"n": 3, "score": None, "error": "too long"}]
+    State(tmp_path / "empty.parquet").begin({}, restart=False)
+    State(tmp_path / "empty.parquet").join([])
+    assert parquet.read_table(tmp_path / "empty.parquet").num_rows == 0
