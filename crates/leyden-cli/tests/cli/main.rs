@@ -28,6 +28,7 @@ mod models;
 mod names;
 mod outputs;
 mod pack;
+mod packages;
 mod plan;
 mod program;
 mod prune;
