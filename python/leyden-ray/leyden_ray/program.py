@@ -17,9 +17,11 @@ import urllib.request
 
 from .errors import LeydenError
 
-# Runs the command after asking the kernel for SIGKILL at the parent's death. It replaces itself, so the child's id is that of leyden.
+# Runs the command after asking the kernel for SIGKILL at the parent's death. It replaces itself, so the child's id is that of leyden. Ray's
+# threads block SIGINT, and a child inherits that: it would never hear that it shall end.
 _WITH_PARENT = (
-    "import ctypes,os,sys\n"
+    "import ctypes,os,signal,sys\n"
+    "signal.pthread_sigmask(signal.SIG_SETMASK,[])\n"
     "ctypes.CDLL(None).prctl(1,9)\n"
     "if os.getppid()!=int(sys.argv[1]): sys.exit(1)\n"
     "os.execvp(sys.argv[2],sys.argv[2:])"

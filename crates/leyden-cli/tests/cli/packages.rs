@@ -39,7 +39,7 @@ fn pytest(folder: &str, arguments: &[&str]) {
 
 #[test]
 fn many_machines_without_a_cluster() {
-    let files = ["units", "affinity", "router", "simulate", "docs"].map(|name| format!("tests/test_{name}.py"));
+    let files = ["units", "program", "affinity", "router", "simulate", "docs"].map(|name| format!("tests/test_{name}.py"));
     let mut arguments: Vec<&str> = files.iter().map(String::as_str).collect();
     arguments.extend(["-k", "not rows_of and not scales"]);
     pytest("python/leyden-ray", &arguments);
