@@ -16,6 +16,7 @@
 mod attributes;
 mod error;
 mod executor;
+mod files;
 mod graph;
 mod import;
 mod inputs;
@@ -30,6 +31,7 @@ mod value;
 
 pub use error::{Error, ErrorKind};
 pub use executor::NodeTime;
+pub use files::{read_input, to_json};
 pub use import::constants;
 pub use limits::Limits;
 pub use model::{GraphInput, Model, Options, Outline};

@@ -3,6 +3,7 @@
 mod description;
 mod folder;
 mod gguf;
+mod graph;
 mod layouts;
 
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ use super::text::{Facts, Table, bytes, count, plural, printable};
 use description::{Format, TokenizerReport};
 
 /// Prints shape, types, tokenizer and metadata of a model without loading it. The model is a GGUF file, which may be a
-/// vocabulary without weights, or a folder with config.json and safetensors.
+/// vocabulary without weights, or a folder with config.json and safetensors. Of an ONNX graph (.onnx) it prints inputs,
+/// outputs and operators.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Model file or folder
@@ -92,6 +94,9 @@ struct TypeShare {
 
 /// Prints the report, or the chat template.
 pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    if graph::is_graph(&args.model) {
+        return graph::write(&args.model, args.json, out);
+    }
     let path = model_file::locate(&args.model)?;
     let file = ModelFile::open(&path)?;
     if args.template {

@@ -58,6 +58,7 @@ mod rerank;
 mod rm;
 mod rows;
 mod run;
+mod run_onnx;
 mod serve;
 mod service;
 mod signals;
@@ -123,6 +124,7 @@ macro_rules! commands {
 // COMMANDS, in the order of `leyden --help`; the groups and their headings are in `help.rs`.
 commands! {
     Run run Run "Answer a prompt, or start a conversation",
+    RunOnnx run_onnx Run "Compute the outputs of an ONNX graph",
     Chats chats Run "List or remove saved conversations",
     Serve serve Serve "Serve models over HTTP: OpenAI's, Anthropic's and Ollama's APIs",
     Service service Serve "Run a server in the background, by systemd",

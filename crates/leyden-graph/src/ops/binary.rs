@@ -399,7 +399,7 @@ logic! {
     and And false, or Or false, xor Xor false, bitwise_and And true, bitwise_or Or true, bitwise_xor Xor true,
 }
 
-/// Shift of unsigned integers; beyond all bits the result is zero.
+/// Shift of integers; by as many bits as there are, or more, nothing is left but the sign.
 #[derive(Debug)]
 struct Shift {
     right: bool,
@@ -417,11 +417,26 @@ impl Operator for Shift {
                 })
             };
         }
+        macro_rules! signed {
+            ($x:expr, $y:expr) => {
+                joined.map($x, $y, |x, y| {
+                    let by = u32::try_from(y).unwrap_or(u32::MAX);
+                    match self.right {
+                        true => x.checked_shr(by).unwrap_or(if x < 0 { -1 } else { 0 }),
+                        false => x.checked_shl(by).unwrap_or(0),
+                    }
+                })
+            };
+        }
         let data = match (a.data(), b.data()) {
             (Data::U64(x), Data::U64(y)) => Data::U64(Buffer::new(shifted!(x, y))),
             (Data::U32(x), Data::U32(y)) => Data::U32(Buffer::new(shifted!(x, y))),
             (Data::U16(x), Data::U16(y)) => Data::U16(Buffer::new(shifted!(x, y))),
             (Data::U8(x), Data::U8(y)) => Data::U8(Buffer::new(shifted!(x, y))),
+            (Data::I64(x), Data::I64(y)) => Data::I64(Buffer::new(signed!(x, y))),
+            (Data::I32(x), Data::I32(y)) => Data::I32(Buffer::new(signed!(x, y))),
+            (Data::I16(x), Data::I16(y)) => Data::I16(Buffer::new(signed!(x, y))),
+            (Data::I8(x), Data::I8(y)) => Data::I8(Buffer::new(signed!(x, y))),
             _ => return Err(unlike(&a, &b)),
         };
         one(Tensor::with(joined.shape, data))

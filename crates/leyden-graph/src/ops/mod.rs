@@ -10,7 +10,7 @@ use crate::inputs::Inputs;
 use crate::operator::{Context, Operator, Outputs};
 
 mod binary;
-mod cast;
+pub(crate) mod cast;
 mod concat;
 mod constant;
 mod control;

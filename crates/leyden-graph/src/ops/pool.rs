@@ -279,9 +279,14 @@ impl Operator for Unpool {
             Some(wanted) => wanted.into_iter().map(size).collect::<Result<Shape, _>>()?,
             None => shape.clone(),
         };
+        if wanted.len() != shape.len() {
+            return Err(format!("the shape {wanted:?} does not fit {shape:?}").into());
+        }
         let mut out = ctx.zeros::<f32>(&wanted)?;
+        let (own, steps) = (crate::shape::strides(&shape), crate::shape::strides(&wanted));
         for (v, place) in x.f32s()?.iter().zip(&places) {
-            let at = size(*place)?;
+            let place = size(*place)?;
+            let at = (0..shape.len()).map(|d| place / own[d].max(1) % shape[d].max(1) * steps[d]).sum::<usize>();
             *out.get_mut(at).ok_or_else(|| format!("place {at} is outside shape {wanted:?}"))? = *v;
         }
         one(Tensor::of(wanted, out))

@@ -201,6 +201,8 @@ impl<'r, 's> Reader<'r, 's> {
             9 => OnnxAttribute::Texts(texts),
             10 => OnnxAttribute::Tensors(tensors),
             11 => OnnxAttribute::Graphs(graphs),
+            // Types of values are known when they are computed, so their description is not kept.
+            14 => OnnxAttribute::Type,
             other => return Err(broken(format!("attribute `{name}` has a value of kind {other}")).into()),
         };
         Ok((name, value))

@@ -64,6 +64,8 @@ pub enum OnnxAttribute {
     Tensors(Vec<OnnxTensor>),
     /// Graphs.
     Graphs(Vec<OnnxGraph>),
+    /// A description of a type.
+    Type,
     /// The attribute of this name at the node that calls the function.
     OfCaller(String),
 }
