@@ -47,7 +47,7 @@ pub(super) fn template(rows: &[(Group, &str, &str)]) -> StyledStr {
     let mut text = "{before-help}{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
     for (group, title) in GROUPS {
         text += &format!("\n{heading}{title}:{heading:#}\n");
-        let own = rows.iter().filter(|row| row.0 == group).map(|row| (row.1, row.2));
+        let own = rows.iter().filter(|row| row.0 == group).map(|row| (row.1.replace('_', "-"), row.2));
         let help = (group == Group::Program).then_some(HELP);
         for (command, line) in own.chain(help) {
             let blanks = " ".repeat(width - command.len());
