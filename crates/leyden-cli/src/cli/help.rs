@@ -48,7 +48,7 @@ pub(super) fn template(rows: &[(Group, &str, &str)]) -> StyledStr {
     for (group, title) in GROUPS {
         text += &format!("\n{heading}{title}:{heading:#}\n");
         let own = rows.iter().filter(|row| row.0 == group).map(|row| (row.1.replace('_', "-"), row.2));
-        let help = (group == Group::Program).then_some(HELP);
+        let help = (group == Group::Program).then(|| (HELP.0.to_owned(), HELP.1));
         for (command, line) in own.chain(help) {
             let blanks = " ".repeat(width - command.len());
             text += &format!("  {name}{command}{name:#}{blanks}{line}\n");

@@ -219,6 +219,13 @@ pub(crate) struct Binary {
     old: Option<Old>,
 }
 
+impl Binary {
+    /// Returns true for an addition with the broadcast of version 7.
+    pub(crate) fn is_plain_add(&self) -> bool {
+        self.op == Arithmetic::Add && self.old.is_none()
+    }
+}
+
 impl Operator for Binary {
     fn run(&self, ctx: &Context<'_>, mut inputs: Inputs) -> Result<Outputs, Error> {
         let (a, mut b) = (inputs.take(0)?, inputs.take(1)?);

@@ -12,6 +12,8 @@ use crate::ops::window::{Placed, Spatial, Window};
 use crate::shape::{Shape, product};
 use crate::tensor::{Data, ElementType, Tensor};
 use leyden_kernels::gemm::{COLUMNS, DenseEpilogue, DenseMatrix, DenseRows, Panels, dense_multiply};
+use leyden_kernels::Tier;
+use leyden_kernels::ops::add_scaled;
 use std::ops::Range;
 
 /// A convolution with what follows it.
@@ -78,30 +80,42 @@ impl Panels for Windows<'_> {
         let [kd, kh, kw] = self.kernel;
         let [id, ih, iw] = self.input;
         let window = kd * kh * kw;
-        for (row, out) in k.zip(scratch.as_chunks_mut::<COLUMNS>().0) {
-            let (channel, at) = (row / window, row % window);
-            let (z, y, x) = (at / (kh * kw), at / kw % kh, at % kw);
+        let (mut channel, at) = (k.start / window, k.start % window);
+        let (mut z, mut y, mut x) = (at / (kh * kw), at / kw % kh, at % kw);
+        let stride = self.strides[2];
+        let place =
+            |o: usize, k: usize, dim: usize| (o * self.strides[dim] + k * self.dilations[dim]).wrapping_sub(self.before[dim]);
+        for out in scratch.as_chunks_mut::<COLUMNS>().0.iter_mut().take(k.len()) {
             let image = &self.x[channel * id * ih * iw..][..id * ih * iw];
             out[count..].fill(0.0);
             for &(to, len, d, h, w) in &runs[..n_runs] {
-                let out = &mut out[to..to + len];
-                let place = |o: usize, k: usize, dim: usize| {
-                    (o * self.strides[dim] + k * self.dilations[dim]).wrapping_sub(self.before[dim])
-                };
                 let (z, y) = (place(d, z, 0), place(h, y, 1));
+                let start = (w * stride + x * self.dilations[2]) as isize - self.before[2] as isize;
                 if z >= id || y >= ih {
-                    out.fill(0.0);
+                    out[to..to + len].fill(0.0);
                     continue;
                 }
                 let line = &image[(z * ih + y) * iw..][..iw];
-                let stride = self.strides[2];
-                let start = (w * stride + x * self.dilations[2]) as isize - self.before[2] as isize;
                 if stride == 1 && start >= 0 && start as usize + len <= iw {
-                    out.copy_from_slice(&line[start as usize..start as usize + len]);
-                } else {
-                    for (i, out) in out.iter_mut().enumerate() {
-                        let at = start + (i * stride) as isize;
-                        *out = if at >= 0 { line.get(at as usize).copied().unwrap_or(0.0) } else { 0.0 };
+                    let from = &line[start as usize..start as usize + len];
+                    match <&[f32; COLUMNS]>::try_from(from) {
+                        Ok(from) => *out = *from,
+                        Err(_) => out[to..to + len].iter_mut().zip(from).for_each(|(o, v)| *o = *v),
+                    }
+                    continue;
+                }
+                for (i, out) in out[to..to + len].iter_mut().enumerate() {
+                    let at = start + (i * stride) as isize;
+                    *out = if at >= 0 { line.get(at as usize).copied().unwrap_or(0.0) } else { 0.0 };
+                }
+            }
+            x += 1;
+            if x == kw {
+                (x, y) = (0, y + 1);
+                if y == kh {
+                    (y, z) = (0, z + 1);
+                    if z == kd {
+                        (z, channel) = (0, channel + 1);
                     }
                 }
             }
@@ -147,7 +161,7 @@ pub(crate) fn sizes(
 }
 
 /// Computes one channel of a depthwise convolution.
-fn depthwise(x: &[f32], w: &[f32], s: &Windows<'_>, out: &mut [f32]) {
+fn depthwise(tier: Tier, x: &[f32], w: &[f32], s: &Windows<'_>, out: &mut [f32]) {
     let [_, ih, iw] = s.input;
     let [od, oh, ow] = s.output;
     let [kd, kh, kw] = s.kernel;
@@ -158,6 +172,7 @@ fn depthwise(x: &[f32], w: &[f32], s: &Windows<'_>, out: &mut [f32]) {
         let end = end.min(s.output[dim]);
         first.min(end)..end
     };
+    let mut strided = Vec::with_capacity(ow);
     for d in 0..od {
         for h in 0..oh {
             let line = &mut out[(d * oh + h) * ow..][..ow];
@@ -181,11 +196,12 @@ fn depthwise(x: &[f32], w: &[f32], s: &Windows<'_>, out: &mut [f32]) {
                         let from = range.start * s.strides[2] + k * s.dilations[2] - s.before[2];
                         let out = &mut line[range];
                         if s.strides[2] == 1 {
-                            let row = &row[from..from + out.len()];
-                            out.iter_mut().zip(row).for_each(|(o, x)| *o += weight * x);
+                            add_scaled(tier, weight, &row[from..from + out.len()], out);
                         } else {
-                            let row = row[from..].iter().step_by(s.strides[2]);
-                            out.iter_mut().zip(row).for_each(|(o, x)| *o += weight * x);
+                            let row = row[from..].iter().step_by(s.strides[2]).take(out.len());
+                            strided.clear();
+                            strided.extend(row);
+                            add_scaled(tier, weight, &strided, out);
                         }
                     }
                 }
@@ -221,7 +237,7 @@ pub(crate) fn conv(
                 let channel = o / outputs;
                 let x = &x[(b * s.channels + channel) * image..][..image];
                 let windows = Windows::new(x, &s.input, &s.placed);
-                depthwise(x, &w[o * k..(o + 1) * k], &windows, out);
+                depthwise(ctx.cpu.tier(), x, &w[o * k..(o + 1) * k], &windows, out);
                 if let Some(bias) = bias {
                     out.iter_mut().for_each(|v| *v += bias[o]);
                 }

@@ -331,7 +331,8 @@ impl Operator for Blocks {
                 true => ([n, c, b, b, h, w], [0, 1, 4, 2, 5, 3], shape),
             }
         } else {
-            ([n, c, h / b, b, w / b, b], [0, 3, 5, 1, 2, 4], [n, c * b * b, h / b, w / b])
+            let order = if self.column_row { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
+            ([n, c, h / b, b, w / b, b], order, [n, c * b * b, h / b, w / b])
         };
         let view = x.clone().reshaped(Shape::from_slice(&view))?;
         one(transposed(&view, &order).reshaped(Shape::from_slice(&shape))?)
@@ -347,7 +348,7 @@ fn blocks(a: &Attributes<'_, '_>, to_space: bool) -> Result<Box<dyn Operator>, E
     if block == 0 || block > 1 << 16 {
         return Err(format!("attribute `blocksize` is {block}").into());
     }
-    let column_row = to_space && a.choice("mode", &["DCR", "CRD"])? == 1;
+    let column_row = a.choice("mode", &["DCR", "CRD"])? == 1;
     Ok(Box::new(Blocks { block, to_space, column_row }))
 }
 

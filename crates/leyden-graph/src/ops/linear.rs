@@ -171,7 +171,7 @@ fn linear(x: &Tensor, coefficients: &[f32], intercepts: &[f32], n: usize) -> Res
     for row in values.chunks_exact(width.max(1)) {
         for j in 0..n {
             let w = &coefficients[j * width..(j + 1) * width];
-            let sum: f32 = row.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum));
+            let sum: f32 = row.iter().zip(w).fold(0.0, |sum, (x, w)| sum + x * w);
             out.push(sum + intercepts.get(j).copied().unwrap_or(0.0));
         }
     }

@@ -8,6 +8,8 @@ use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::operator::{Context, Operator, Outputs};
+use crate::tensor::Tensor;
+use std::any::Any;
 
 mod binary;
 pub(crate) mod cast;
@@ -36,6 +38,37 @@ mod softmax;
 mod trees;
 mod unary;
 mod window;
+
+pub(crate) use conv::Conv;
+pub(crate) use matmul::{Gemm, MatMul};
+pub(crate) use unary::Function;
+
+/// Returns the function of an operator that products and convolutions can compute with their results.
+pub(crate) fn conv_activation(operator: &dyn Operator, constants: &[Option<Tensor>]) -> Option<Function> {
+    let any = operator as &dyn Any;
+    if let Some(unary) = any.downcast_ref::<unary::Unary>() {
+        return Some(unary.0);
+    }
+    any.downcast_ref::<unary::Clip>().and_then(|clip| clip.function(constants))
+}
+
+/// Returns factor and offset of each channel of a batch normalisation with constant parameters.
+pub(crate) fn batch_norm_affine(
+    operator: &dyn Operator,
+    constants: &[Option<Tensor>],
+) -> Option<Vec<(f32, f32)>> {
+    let norm = (operator as &dyn Any).downcast_ref::<norm::BatchNorm>()?;
+    let get = |i: usize| constants.get(i)?.as_ref()?.f32s().ok();
+    let (scale, bias, mean, var) = (get(1)?, get(2)?, get(3)?, get(4)?);
+    let same = [bias.len(), mean.len(), var.len()].iter().all(|n| *n == scale.len());
+    same.then(|| norm.affine(scale, bias, mean, var))
+}
+
+/// Returns true for the addition of two tensors.
+pub(crate) fn is_add(operator: &dyn Operator) -> bool {
+    let binary = (operator as &dyn Any).downcast_ref::<binary::Binary>();
+    binary.is_some_and(binary::Binary::is_plain_add)
+}
 
 /// Makes an operator from the attributes of a node.
 type Make = fn(&Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error>;

@@ -7,10 +7,12 @@ use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::operator::{Context, Operator, Outputs, one};
-use crate::ops::conv::{Sizes, sizes as conv_sizes, three};
+use crate::ops::conv::{Sizes, Windows, sizes as conv_sizes, three};
 use crate::ops::window::Window;
 use crate::shape::{Shape, axis, broadcast, broadcast_strides, for_offsets, product};
 use crate::tensor::{Buffer, Data, ElementType, Tensor};
+use leyden_kernels::gemm::{DenseEpilogue, DenseMatrix, DenseRows, Panels, dense_multiply};
+use std::ops::Range;
 
 /// Returns integers of 8, 16 or 32 bits as 32-bit ones.
 pub(crate) fn widened(x: &Tensor) -> Result<Vec<i32>, Error> {
@@ -268,6 +270,14 @@ fn integer_product(
         return Ok((shape, out));
     }
     let mut at = 0;
+    if let (Some(x), Some(w)) = (small(a.0), small(b.0)) {
+        for_offsets(&batch, [&sa, &sb], |[i, j]| {
+            let right = DenseMatrix { values: &w[j..j + k * n], n, strides: [n, 1] };
+            exact_product(ctx, &x[i..i + m * k], &right, [m, k, n], &mut out[at..at + m * n]);
+            at += m * n;
+        });
+        return Ok((shape, out));
+    }
     for_offsets(&batch, [&sa, &sb], |[i, j]| {
         let (x, w) = (&a.0[i..i + m * k], &b.0[j..j + k * n]);
         ctx.cpu.for_blocks(&mut out[at..at + m * n], n, (1 << 14) / (n * k) + 1, |first, rows| {
@@ -278,6 +288,36 @@ fn integer_product(
         at += m * n;
     });
     Ok((shape, out))
+}
+
+/// Returns integers as floats if their magnitudes are at most 255.
+fn small(values: &[i32]) -> Option<Vec<f32>> {
+    let fits = values.iter().fold(true, |fits, v| fits & (v.unsigned_abs() <= 255));
+    fits.then(|| values.iter().map(|v| *v as f32).collect())
+}
+
+/// Right matrix without its first rows.
+struct After<'a> {
+    panels: &'a dyn Panels,
+    start: usize,
+}
+
+impl Panels for After<'_> {
+    fn panel<'p>(&'p self, p: usize, k: Range<usize>, scratch: &'p mut [f32]) -> &'p [f32] {
+        self.panels.panel(p, k.start + self.start..k.end + self.start, scratch)
+    }
+}
+
+/// Adds the product of integers of at most 255, given as floats: sums of 256 products stay below 2^24, so that floats are
+/// exact, and these sums are added as integers.
+fn exact_product(ctx: &Context<'_>, a: &[f32], b: &dyn Panels, [m, k, n]: [usize; 3], out: &mut [i32]) {
+    const EXACT: usize = 256;
+    let mut part = vec![0.0; m * n];
+    for start in (0..k).step_by(EXACT) {
+        let rows = DenseRows { values: &a[start..], m, k: EXACT.min(k - start), stride: k };
+        dense_multiply(ctx.cpu, rows, &After { panels: b, start }, n, (&mut part, n), DenseEpilogue::default());
+        out.iter_mut().zip(&part).for_each(|(o, v)| *o = o.wrapping_add(*v as i32));
+    }
 }
 
 /// Adds a row times a matrix, wrapped to 32 bits.
@@ -388,6 +428,21 @@ fn integer_conv(ctx: &Context<'_>, x: &[i32], w: &[i32], s: &Sizes, group: usize
     let (channels, outputs) = (s.channels / group, s.outputs / group);
     let window = product(&s.placed.kernel);
     if plane == 0 || outputs == 0 {
+        return Ok(out);
+    }
+    if channels > 1
+        && let (Some(x), Some(w)) = (small(x), small(w))
+    {
+        let k = channels * window;
+        for b in 0..s.batch {
+            for g in 0..group {
+                let first = b * s.outputs + g * outputs;
+                let image = &x[(b * s.channels + g * channels) * image..][..channels * image];
+                let windows = Windows::new(image, &s.input, &s.placed);
+                let out = &mut out[first * plane..(first + outputs) * plane];
+                exact_product(ctx, &w[g * outputs * k..][..outputs * k], &windows, [outputs, k, plane], out);
+            }
+        }
         return Ok(out);
     }
     let (input, kernel, output) = (three(&s.input, 1), three(&s.placed.kernel, 1), three(&s.placed.output, 1));

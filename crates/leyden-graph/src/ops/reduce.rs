@@ -104,7 +104,7 @@ fn columns_f32(kind: Kind, x: &[f32], [outer, width, inner]: [usize; 3]) -> Opti
     let f: fn(f32, f32) -> f32 = match kind {
         Kind::Sum | Kind::Mean => |a, b| a + b,
         Kind::Max => |a, b| if b.is_nan() || b > a { b } else { a },
-        Kind::SumSquare => |a, b| b.mul_add(b, a),
+        Kind::SumSquare => |a, b| a + b * b,
         _ => return None,
     };
     let start = if kind == Kind::Max { f32::NEG_INFINITY } else { 0.0 };

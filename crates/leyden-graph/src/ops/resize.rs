@@ -69,11 +69,12 @@ fn cubic(x: f64, a: f64) -> f64 {
 impl Resize {
     /// Returns the position in the input of a position of the output; `None` is outside.
     fn place(&self, o: usize, scale: f64, input: usize, output: usize, roi: (f64, f64)) -> f64 {
-        let (x, n, m) = (o as f64, input as f64, output as f64);
+        // The output's size before it was cut to a whole number.
+        let (x, n, m) = (o as f64, input as f64, input as f64 * scale);
         match self.coordinates {
             Coordinates::HalfPixel => (x + 0.5) / scale - 0.5,
             Coordinates::HalfPixelSymmetric => {
-                let adjustment = m / (scale * n);
+                let adjustment = output as f64 / m;
                 let center = n / 2.0;
                 center * (1.0 - adjustment) + (x + 0.5) / scale - 0.5
             }

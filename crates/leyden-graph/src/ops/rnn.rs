@@ -12,7 +12,9 @@ use crate::ops::quantize::{dynamic, widened};
 use crate::ops::unary::Function;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use leyden_kernels::Cpu;
 use leyden_kernels::gemm::{DenseEpilogue, DensePanels, DenseRows, dense_multiply};
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -62,6 +64,8 @@ struct Recurrent {
     batch_first: bool,
     /// Weights are 8-bit integers, and inputs are quantised while it runs.
     quantised: bool,
+    /// Weights of inputs and of states by direction, packed at load where they are constant.
+    packed: [Option<Vec<Arc<DensePanels>>>; 2],
 }
 
 /// Weights of one direction.
@@ -74,7 +78,7 @@ struct Weights<'a> {
 
 /// Weights of a product, `[rows, k]`, or integers `[k, rows]` with a scale and a zero point for each or all rows.
 enum Matrix {
-    Floats(DensePanels),
+    Floats(Arc<DensePanels>),
     Bytes { values: Vec<i32>, scales: Vec<f32>, k: usize, rows: usize },
 }
 
@@ -86,7 +90,7 @@ impl Matrix {
                 let [k, n] = panels.size();
                 let mut out = vec![0.0; m * n];
                 let rows = DenseRows { values: x, m, k, stride: k };
-                dense_multiply(ctx.cpu, rows, panels, n, (&mut out, n), DenseEpilogue::default());
+                dense_multiply(ctx.cpu, rows, &**panels, n, (&mut out, n), DenseEpilogue::default());
                 out
             }
             Matrix::Bytes { values, scales, k, rows } => {
@@ -122,8 +126,11 @@ impl Recurrent {
                 if (a, b) != (rows, k) {
                     return Err(unlike());
                 }
+                if let Some(panels) = self.packed[i - 1].as_ref().and_then(|p| p.get(d)) {
+                    return Ok(Matrix::Floats(Arc::clone(panels)));
+                }
                 let v = &x.f32s()?[d * rows * k..(d + 1) * rows * k];
-                return Ok(Matrix::Floats(DensePanels::pack(v, [k, rows], [1, k])));
+                return Ok(Matrix::Floats(Arc::new(DensePanels::pack(v, [k, rows], [1, k]))));
             }
             if (a, b) != (k, rows) {
                 return Err(unlike());
@@ -349,6 +356,21 @@ impl Operator for Recurrent {
         }
         Ok(all.into_iter().map(Into::into).collect())
     }
+
+    fn prepare(&mut self, _cpu: &Cpu, constants: &[Option<&Tensor>]) -> Result<(), Error> {
+        for i in 1..3 {
+            let Some(Some(w)) = constants.get(i) else { continue };
+            if let (&[directions, rows, k], Ok(v)) = (w.shape(), w.f32s())
+                && !self.quantised
+                && rows * k > 0
+            {
+                let pack = |v: &[f32]| Arc::new(DensePanels::pack(v, [k, rows], [1, k]));
+                debug_assert_eq!(v.len(), directions * rows * k, "weights of each direction");
+                self.packed[i - 1] = Some(v.chunks_exact(rows * k).map(pack).collect());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Returns a function by its name, with its parameters.
@@ -397,6 +419,7 @@ fn make(a: &Attributes<'_, '_>, kind: Kind, quantised: bool) -> Result<Box<dyn O
         reset_after: kind == Kind::Gru && a.int_or("linear_before_reset", 0)? != 0,
         batch_first: a.int_or("layout", 0)? == 1,
         quantised,
+        packed: [None, None],
     }))
 }
 

@@ -363,8 +363,27 @@ pub(crate) fn bitwise_not(_: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, E
 
 /// Bounds values from below and above; the bounds are attributes in old versions and inputs in new ones.
 #[derive(Debug)]
-struct Clip {
+pub(crate) struct Clip {
     bounds: Option<(f32, f32)>,
+}
+
+impl Clip {
+    /// Returns the function if the bounds are constants.
+    pub(crate) fn function(&self, constants: &[Option<Tensor>]) -> Option<Function> {
+        if let Some((low, high)) = self.bounds {
+            return Some(Function::Clip(low, high));
+        }
+        let bound = |i: usize, default: f32| match constants.get(i) {
+            None => Some(default),
+            Some(None) => None,
+            Some(Some(value)) => match value.f32s() {
+                Ok([one]) => Some(*one),
+                _ => None,
+            },
+        };
+        (constants.len() > 1).then_some(())?;
+        Some(Function::Clip(bound(1, f32::NEG_INFINITY)?, bound(2, f32::INFINITY)?))
+    }
 }
 
 impl Operator for Clip {

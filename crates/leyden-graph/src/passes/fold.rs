@@ -7,7 +7,7 @@ use crate::inputs::Inputs;
 use crate::operator::Context;
 use crate::value::Value;
 
-/// Maximum size of a folded constant, bytes, unless its inputs are as large: constants take memory for good.
+/// Maximum size of a folded constant, bytes, unless its inputs have a quarter of it: constants take memory for good.
 const MAX_BYTES: usize = 1 << 20;
 
 fn bytes(value: &Value) -> usize {
@@ -26,7 +26,7 @@ pub(crate) fn run(graph: &mut Graph, ctx: &Context<'_>) -> Result<(), Error> {
         let given: usize = inputs.0.iter().flatten().map(bytes).sum();
         // An error is that of a run: the node may be one that no run computes.
         let Ok(results) = node_outputs(graph, i, ctx, inputs) else { continue };
-        if results.iter().map(bytes).sum::<usize>() > given.saturating_mul(2).max(MAX_BYTES) {
+        if results.iter().map(bytes).sum::<usize>() > given.saturating_mul(4).max(MAX_BYTES) {
             continue;
         }
         let outputs = graph.nodes[i].outputs.clone();

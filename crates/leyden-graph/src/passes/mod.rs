@@ -1,10 +1,13 @@
 //! Passes: changes of a graph that give the same results faster. One file and one row of [`PASSES`] each.
 //!
-//! They run in order, first in the graphs within nodes. A pass sees operators by their types
+//! They run in order, then in the graphs within nodes, which know the outer graph's constants by then. A pass sees operators by their types
 //! (`node.operator` as `Any`), and constants by their values.
 
+mod captures;
 mod dead;
 mod fold;
+mod fuse_conv;
+mod fuse_product;
 
 use crate::error::Error;
 use crate::graph::Graph;
@@ -16,19 +19,37 @@ use leyden_kernels::Cpu;
 type Pass = fn(&mut Graph, &Context<'_>) -> Result<(), Error>;
 
 /// All passes, in order.
-const PASSES: &[(&str, Pass)] = &[("fold", fold::run), ("dead", dead::run)];
+const PASSES: &[(&str, Pass)] = &[
+    ("fold", fold::run),
+    ("dead", dead::run),
+    ("fuse convolutions", fuse_conv::run),
+    ("fuse products", fuse_product::run),
+    ("dead", dead::run),
+    ("captures", captures::run),
+];
 
 /// Runs all passes.
 pub(crate) fn run(graph: &mut Graph, ctx: &Context<'_>) -> Result<(), Error> {
+    for (_, pass) in PASSES {
+        pass(graph, ctx)?;
+    }
     for node in &mut graph.nodes {
         for inner in node.operator.graphs_mut() {
             run(inner, ctx)?;
         }
     }
-    for (_, pass) in PASSES {
-        pass(graph, ctx)?;
-    }
     Ok(())
+}
+
+/// Returns, for each value, the number of its uses, and the node that gives it.
+pub(crate) fn uses(graph: &Graph) -> (Vec<usize>, Vec<Option<usize>>) {
+    let (mut count, mut maker) = (vec![0; graph.values.len()], vec![None; graph.values.len()]);
+    for (i, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().flatten().for_each(|id| count[*id as usize] += 1);
+        node.outputs.iter().flatten().for_each(|id| maker[*id as usize] = Some(i));
+    }
+    graph.outputs.iter().for_each(|id| count[*id as usize] += 1);
+    (count, maker)
 }
 
 /// Lets operators take their constants into faster forms.

@@ -82,7 +82,7 @@ def main(out, shared, models):
             feed = {k: arrays[i] for i, k in enumerate(wanted)}
         graph = onnx.GraphProto(name="io")
         for i, k in enumerate(wanted):
-            graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(feed[k]), f"in{i}"))
+            graph.initializer.append(numpy_helper.from_array(np.array(feed[k], order="C"), f"in{i}"))
         for i, value in enumerate(session.run(None, feed)):
             graph.initializer.append(numpy_helper.from_array(np.asarray(value), f"out{i}"))
         (out / f"{name}.io.onnx").write_bytes(onnx.ModelProto(ir_version=8, graph=graph).SerializeToString())

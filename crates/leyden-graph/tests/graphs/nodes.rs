@@ -11,6 +11,10 @@ use std::process::Command;
 /// Beginnings of the names of tests that do not pass, with the reason.
 const KNOWN: &[(&str, &str)] = &[
     ("test_bernoulli", "random numbers of another generator"),
+    ("test_training_dropout", "training"),
+    ("test_batchnorm_example_training_mode", "training"),
+    ("test_batchnorm_epsilon_training_mode", "training"),
+    ("test_dft_inverse", "expects rounding noise of 2e-7 where ours is 3e-15"),
     ("test_cast_", "types of 8 bits and fewer"),
     ("test_castlike_", "types of 8 bits and fewer"),
     ("test_quantizelinear_", "types of 8 bits and fewer"),
@@ -18,7 +22,7 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 /// Number of tests that pass at least; goes up with new operators.
-const PASSED: usize = 1000;
+const PASSED: usize = 1340;
 
 /// Returns the folder of the tests, written by Python once for each build folder.
 fn folder() -> Option<PathBuf> {
