@@ -60,7 +60,8 @@ pub(crate) fn import(onnx: &Onnx) -> Result<Graph, Error> {
     let mut constants = Vec::new();
     for info in onnx.tensor_info() {
         let (info, bytes) = onnx.shared(&info.name).ok_or("a tensor is missing")?;
-        constants.push((info.name.clone(), stored(info, bytes).map_err(|e| e.node(&info.name, "initialiser"))));
+        constants
+            .push((info.name.clone(), stored(info, bytes).map_err(|e| e.node(&info.name, "initialiser"))));
     }
     let graph = importer.graph(onnx.graph(), constants, &mut Vec::new())?;
     let missing = missing.into_inner();
@@ -189,7 +190,9 @@ impl Importer<'_> {
         let importer = Importer { scope: Some(scope), ..*self };
         let attributes = Attributes::new(node, opset, &importer);
         let operator = match ops::find(domain, &node.op, opset) {
-            Some(make) => make(&attributes).and_then(|op| attributes.finish().map(|()| op)).map_err(failed)?,
+            Some(make) => {
+                make(&attributes).and_then(|op| attributes.finish().map(|()| op)).map_err(failed)?
+            }
             None => {
                 self.note_missing(node, domain, opset);
                 Box::new(ops::Unsupported)
@@ -301,11 +304,7 @@ fn substituted(
                 own.extend(graph.initialisers.iter().map(|t| t.info.name.clone()));
                 own.extend(graph.nodes.iter().flat_map(|n| n.outputs.iter().cloned()));
                 let inner = |name: &String| if own.contains(name) { name.clone() } else { renamed(name) };
-                graph.nodes = graph
-                    .nodes
-                    .iter()
-                    .map(|n| substituted(n, prefix, &inner, attribute))
-                    .collect();
+                graph.nodes = graph.nodes.iter().map(|n| substituted(n, prefix, &inner, attribute)).collect();
                 graph.outputs.iter_mut().for_each(|output| output.name = inner(&output.name));
                 Some((name, OnnxAttribute::Graph(graph)))
             }
@@ -384,7 +383,10 @@ pub fn constants(path: &std::path::Path) -> Result<Vec<(String, Tensor)>, Error>
     let mut all = Vec::new();
     for info in onnx.tensor_info() {
         if let Some((info, bytes)) = onnx.shared(&info.name) {
-            all.push((info.name.clone(), stored(info, bytes).map_err(|e| e.node(&info.name, "initialiser"))?));
+            all.push((
+                info.name.clone(),
+                stored(info, bytes).map_err(|e| e.node(&info.name, "initialiser"))?,
+            ));
         }
     }
     for found in &onnx.graph().initialisers {

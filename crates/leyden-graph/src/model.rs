@@ -177,7 +177,8 @@ impl Model {
         // A size of zero is that of exporters which do not know it.
         let fits = |(dim, n): (&Dim, &usize)| !matches!(dim, Dim::Size(size) if size != n && *size != 0);
         if shape.len() != tensor.rank() || !shape.iter().zip(tensor.shape()).all(fits) {
-            let wanted = self.inputs().into_iter().find(|i| i.name == self.graph.values[input.id as usize].name);
+            let wanted =
+                self.inputs().into_iter().find(|i| i.name == self.graph.values[input.id as usize].name);
             let wanted = wanted.and_then(|i| i.shape).unwrap_or_default().join(", ");
             return Err(format!("has shape {:?} where [{wanted}] should be", tensor.shape()).into());
         }
@@ -199,4 +200,3 @@ impl Outline {
         Ok(crate::import::outline(&onnx))
     }
 }
-

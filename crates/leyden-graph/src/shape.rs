@@ -77,9 +77,7 @@ pub(crate) fn strides(shape: &[usize]) -> Shape {
 pub(crate) fn broadcast_strides(shape: &[usize], to: &[usize]) -> Shape {
     let own = strides(shape);
     let missing = to.len() - shape.len();
-    (0..to.len())
-        .map(|i| if i < missing || shape[i - missing] == 1 { 0 } else { own[i - missing] })
-        .collect()
+    (0..to.len()).map(|i| if i < missing || shape[i - missing] == 1 { 0 } else { own[i - missing] }).collect()
 }
 
 /// Calls `f(offset)` with the offset of each row (the last dimension left out) of a strided view, in order.

@@ -460,7 +460,9 @@ impl Tensor {
     pub(crate) fn reshaped(mut self, shape: Shape) -> Result<Tensor, Error> {
         if elements(&shape)? != self.len() {
             let own = &self.shape;
-            return Err(format!("{} values of shape {own:?} do not fit the shape {shape:?}", self.len()).into());
+            return Err(
+                format!("{} values of shape {own:?} do not fit the shape {shape:?}", self.len()).into()
+            );
         }
         self.shape = shape;
         Ok(self)
@@ -469,7 +471,8 @@ impl Tensor {
     /// Returns the values if they have this type.
     pub(crate) fn values<T: Element>(&self) -> Result<&[T], Error> {
         let found = T::of(&self.data).map(|buffer| &**buffer);
-        found.ok_or_else(|| format!("has type {} where {} should be", self.ty().name(), T::TYPE.name()).into())
+        found
+            .ok_or_else(|| format!("has type {} where {} should be", self.ty().name(), T::TYPE.name()).into())
     }
 
     /// Returns 32-bit floats.

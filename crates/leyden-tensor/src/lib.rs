@@ -49,9 +49,9 @@ pub use error::{Context, Error, ErrorKind, Escaped};
 pub use file::{
     Array, FileBytes, FolderFiles, Gguf, GgufWriter, HfFile, HfFolder, Json, KeyRule, KnownKey, KnownKeys,
     MAX_ALIGNMENT, MAX_HEADER_BYTES, MAX_KEYS, MAX_NAME_BYTES, MAX_TENSORS, Metadata, Onnx, OnnxAttribute,
-    OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue, RefusedKey, Safetensors, StackRows, Stacked,
-    StrArray, TensorInfo, Value, ValueType, WeightSource, choice_key, empty_key, harmless_key, read_key,
-    says_nothing,
+    OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue, RefusedKey, Safetensors, StackRows,
+    Stacked, StrArray, TensorInfo, Value, ValueType, WeightSource, choice_key, empty_key, harmless_key,
+    read_key, says_nothing,
 };
 pub use hf_quant::HfQuantised;
 pub use run::{Run, run_sequentially};

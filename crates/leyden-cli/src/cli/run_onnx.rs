@@ -85,7 +85,8 @@ fn inputs(args: &Args, model: &Model) -> Result<Vec<(String, Value)>, Failure> {
             return Err(Failure::usage(format!("--input {given}: NAME=FILE is expected")));
         };
         let input = declared.iter().find(|input| input.name == name).ok_or_else(|| {
-            Failure::usage(format!("--input {given}: the model has no such input")).hint(format!("inputs: {}", names()))
+            Failure::usage(format!("--input {given}: the model has no such input"))
+                .hint(format!("inputs: {}", names()))
         })?;
         let value = read_input(&PathBuf::from(file), input).map_err(Failure::new)?;
         found.push((name.to_owned(), value));
@@ -131,7 +132,12 @@ fn print_times(times: &[NodeTime]) -> Result<(), Failure> {
     let mut table = Table::new(&["node", "operator", "inputs", "ms"], &[3]);
     for node in slowest.into_iter().take(10) {
         let shapes = node.shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(" ");
-        table.add(vec![printable(&node.node, 40), printable(&node.operator, 30), printable(&shapes, 60), ms(node.time)]);
+        table.add(vec![
+            printable(&node.node, 40),
+            printable(&node.operator, 30),
+            printable(&shapes, 60),
+            ms(node.time),
+        ]);
     }
     table.write(&mut err)?;
     Ok(())

@@ -15,7 +15,8 @@ const MAX_BYTES: u64 = 1 << 30;
 /// 255. Height and width become those of the input where it fixes them, by linear interpolation.
 pub(super) fn read(bytes: &[u8], input: &GraphInput) -> Result<Tensor, Error> {
     let bad = |e: &dyn std::fmt::Display| Error::invalid(format!("is no valid picture: {e}"));
-    let mut reader = image::ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|e| bad(&e))?;
+    let mut reader =
+        image::ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|e| bad(&e))?;
     let mut limits = image::Limits::default();
     limits.max_image_width = Some(MAX_SIDE);
     limits.max_image_height = Some(MAX_SIDE);
@@ -24,7 +25,8 @@ pub(super) fn read(bytes: &[u8], input: &GraphInput) -> Result<Tensor, Error> {
     let mut picture = reader.decode().map_err(|e| bad(&e))?.into_rgb8();
     let dims = input.shape.clone().unwrap_or_default();
     let last = dims.len() == 4 && dims[3] == "3" && dims[1] != "3";
-    let size = |i: usize| dims.get(i).and_then(|d| d.parse::<u32>().ok()).filter(|n| (1..=MAX_SIDE).contains(n));
+    let size =
+        |i: usize| dims.get(i).and_then(|d| d.parse::<u32>().ok()).filter(|n| (1..=MAX_SIDE).contains(n));
     let (h, w) = if last { (size(1), size(2)) } else { (size(2), size(3)) };
     let (h, w) = (h.unwrap_or(picture.height()), w.unwrap_or(picture.width()));
     if (w, h) != picture.dimensions() {

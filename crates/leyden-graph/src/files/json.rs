@@ -11,7 +11,8 @@ use serde_json::{Map, Value as Json, json};
 
 /// Reads nested lists of numbers, truth values or texts as a tensor of the input's type.
 pub(super) fn read(bytes: &[u8], input: &GraphInput) -> Result<Tensor, Error> {
-    let json: Json = serde_json::from_slice(bytes).map_err(|e| Error::invalid(format!("is not valid JSON: {e}")))?;
+    let json: Json =
+        serde_json::from_slice(bytes).map_err(|e| Error::invalid(format!("is not valid JSON: {e}")))?;
     let mut shape = Shape::new();
     let mut at = &json;
     while let Json::Array(list) = at {
@@ -33,7 +34,8 @@ pub(super) fn read(bytes: &[u8], input: &GraphInput) -> Result<Tensor, Error> {
         return Ok(Tensor::texts(shape, texts.collect::<Result<_, _>>()?));
     }
     if ty.is_float() {
-        let numbers = flat.iter().map(|v| v.as_f64().ok_or_else(|| bad(v))).collect::<Result<Vec<f64>, _>>()?;
+        let numbers =
+            flat.iter().map(|v| v.as_f64().ok_or_else(|| bad(v))).collect::<Result<Vec<f64>, _>>()?;
         return cast::cast(Tensor::of(shape, numbers), ty);
     }
     let whole = |v: &&Json| match v {
@@ -67,7 +69,13 @@ fn flatten<'j>(json: &'j Json, shape: &[usize], to: &mut Vec<&'j Json>) -> Resul
 fn float(x: f64) -> Json {
     match serde_json::Number::from_f64(x) {
         Some(number) => Json::Number(number),
-        None => json!(if x.is_nan() { "NaN" } else if x > 0.0 { "Infinity" } else { "-Infinity" }),
+        None => json!(if x.is_nan() {
+            "NaN"
+        } else if x > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        }),
     }
 }
 

@@ -56,7 +56,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Tensor, Error> {
         "<u4" => Data::U32(numbers(values, n)?),
         "<u2" => Data::U16(numbers(values, n)?),
         "|u1" => Data::U8(numbers(values, n)?),
-        "|b1" => Data::Bool(Buffer::new(numbers::<u8>(values, n)?.iter().map(|v| u8::from(*v != 0)).collect())),
+        "|b1" => {
+            Data::Bool(Buffer::new(numbers::<u8>(values, n)?.iter().map(|v| u8::from(*v != 0)).collect()))
+        }
         other => return Err(format!("has values of kind `{other}`, which is not read").into()),
     };
     Tensor::new(&shape, data)
@@ -90,7 +92,10 @@ mod tests {
         assert_eq!(error(&file("<f4", "(3,)", &[0; 8])), "has 8 bytes of values, not 3 of 4");
         assert_eq!(error(&file(">f4", "(2,)", &[0; 8])), "has values of kind `>f4`, which is not read");
         assert_eq!(error(&file("<f4", "(-1,)", &[0; 8])), "has the size `-1`");
-        assert_eq!(error(&file("<f4", "(99999999, 99999999)", &[])), "shape [99999999, 99999999] is too large");
+        assert_eq!(
+            error(&file("<f4", "(99999999, 99999999)", &[])),
+            "shape [99999999, 99999999] is too large"
+        );
         let whole = file("<f4", "(2,)", &[0; 8]);
         for end in 0..whole.len() {
             read(&whole[..end]).unwrap_err();

@@ -462,10 +462,22 @@ struct Pow(Option<Old>);
 fn int_pow(base: i64, exponent: i64) -> i64 {
     match u32::try_from(exponent) {
         Ok(n) => base.wrapping_pow(n),
-        Err(_) if exponent > 0 => if base == 0 || base == 1 { base } else { 0 },
+        Err(_) if exponent > 0 => {
+            if base == 0 || base == 1 {
+                base
+            } else {
+                0
+            }
+        }
         Err(_) => match base {
             1 => 1,
-            -1 => if exponent % 2 == 0 { 1 } else { -1 },
+            -1 => {
+                if exponent % 2 == 0 {
+                    1
+                } else {
+                    -1
+                }
+            }
             _ => 0,
         },
     }

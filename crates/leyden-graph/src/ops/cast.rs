@@ -92,7 +92,9 @@ fn cast_numbers<T: Cast>(values: &[T], to: ElementType, float: bool) -> Data {
         ElementType::U32 => ints!(U32, u32),
         ElementType::U16 => ints!(U16, u16),
         ElementType::U8 => ints!(U8, u8),
-        ElementType::Bool => Data::Bool(Buffer::new(values.iter().map(|v| u8::from(v.float() != 0.0)).collect())),
+        ElementType::Bool => {
+            Data::Bool(Buffer::new(values.iter().map(|v| u8::from(v.float() != 0.0)).collect()))
+        }
         ElementType::Text => {
             let text = |v: &T| if float { text(v.float(), 9) } else { v.int().to_string() };
             Data::Text(Arc::new(values.iter().map(text).collect()))
@@ -159,9 +161,12 @@ pub(crate) fn cast_op(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error
     a.ignore(&["saturate", "round_mode"]);
     let to = if a.opset < 6 {
         let name = a.text("to")?.unwrap_or_default();
-        let names = [("FLOAT", "F32"), ("DOUBLE", "F64"), ("FLOAT16", "F16"), ("INT64", "I64"), ("INT32", "I32")];
-        let more = [("INT16", "I16"), ("INT8", "I8"), ("UINT8", "U8"), ("BOOL", "BOOL"), ("STRING", "STRING")];
-        let found = names.iter().chain(&more).find(|row| row.0 == name).and_then(|row| ElementType::named(row.1));
+        let names =
+            [("FLOAT", "F32"), ("DOUBLE", "F64"), ("FLOAT16", "F16"), ("INT64", "I64"), ("INT32", "I32")];
+        let more =
+            [("INT16", "I16"), ("INT8", "I8"), ("UINT8", "U8"), ("BOOL", "BOOL"), ("STRING", "STRING")];
+        let found =
+            names.iter().chain(&more).find(|row| row.0 == name).and_then(|row| ElementType::named(row.1));
         found.ok_or_else(|| format!("attribute `to` is `{name}`, which is not supported"))?
     } else {
         ElementType::of_onnx(a.int("to")?.ok_or("attribute `to` is missing")?)?

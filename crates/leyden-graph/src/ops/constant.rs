@@ -148,7 +148,8 @@ impl Operator for OneHot {
     fn run(&self, ctx: &Context<'_>, inputs: Inputs) -> Result<Outputs, Error> {
         let (indices, depth, values) = (inputs.tensor(0)?, inputs.tensor(1)?, inputs.tensor(2)?);
         let depth = each_number!(depth.data(), v => v.first().map(|v| v.to_f64()), None);
-        let depth = depth.filter(|n| *n >= 0.0 && *n < 1e12).ok_or("input 1, the depth, is no size")? as usize;
+        let depth =
+            depth.filter(|n| *n >= 0.0 && *n < 1e12).ok_or("input 1, the depth, is no size")? as usize;
         let indices_i: Vec<i64> = each_number!(indices.data(), v => v.iter().map(|v| v.to_f64() as i64).collect(),
             return Err("input 0 has no numbers".into()));
         let rank = indices.rank() + 1;

@@ -191,7 +191,11 @@ impl Scan {
             }
             let rank = parts.first().map_or(Ok(1), |p| p.tensor().map(|t| t.rank() + 1))?;
             let at = axis(self.output_axes.get(i).copied().unwrap_or(0), rank)?;
-            state.push(if parts.is_empty() { Tensor::vector(Vec::<f32>::new()).into() } else { stacked(ctx, parts, at)? });
+            state.push(if parts.is_empty() {
+                Tensor::vector(Vec::<f32>::new()).into()
+            } else {
+                stacked(ctx, parts, at)?
+            });
         }
         Ok(state)
     }
@@ -249,8 +253,11 @@ pub(crate) fn scan(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error> {
         Ok(a.ints(name)?.unwrap_or_default().into_iter().map(|v| v != 0).collect())
     };
     let batched = a.opset < 9;
-    let (input_back, output_back) =
-        if batched { (flags("directions")?, Vec::new()) } else { (flags("scan_input_directions")?, flags("scan_output_directions")?) };
+    let (input_back, output_back) = if batched {
+        (flags("directions")?, Vec::new())
+    } else {
+        (flags("scan_input_directions")?, flags("scan_output_directions")?)
+    };
     let scanned = a.int("num_scan_inputs")?.ok_or("attribute `num_scan_inputs` is missing")?;
     let own = a.node.inputs.len();
     Ok(Box::new(Scan {
@@ -264,4 +271,3 @@ pub(crate) fn scan(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error> {
         batched,
     }))
 }
-

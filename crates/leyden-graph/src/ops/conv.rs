@@ -11,8 +11,8 @@ use crate::ops::unary::Function;
 use crate::ops::window::{Placed, Spatial, Window};
 use crate::shape::{Shape, product};
 use crate::tensor::{Data, ElementType, Tensor};
-use leyden_kernels::gemm::{COLUMNS, DenseEpilogue, DenseMatrix, DenseRows, Panels, dense_multiply};
 use leyden_kernels::Tier;
+use leyden_kernels::gemm::{COLUMNS, DenseEpilogue, DenseMatrix, DenseRows, Panels, dense_multiply};
 use leyden_kernels::ops::add_scaled;
 use std::ops::Range;
 
@@ -83,8 +83,9 @@ impl Panels for Windows<'_> {
         let (mut channel, at) = (k.start / window, k.start % window);
         let (mut z, mut y, mut x) = (at / (kh * kw), at / kw % kh, at % kw);
         let stride = self.strides[2];
-        let place =
-            |o: usize, k: usize, dim: usize| (o * self.strides[dim] + k * self.dilations[dim]).wrapping_sub(self.before[dim]);
+        let place = |o: usize, k: usize, dim: usize| {
+            (o * self.strides[dim] + k * self.dilations[dim]).wrapping_sub(self.before[dim])
+        };
         for out in scratch.as_chunks_mut::<COLUMNS>().0.iter_mut().take(k.len()) {
             let image = &self.x[channel * id * ih * iw..][..id * ih * iw];
             out[count..].fill(0.0);
@@ -142,7 +143,8 @@ pub(crate) fn sizes(
     x: &[usize],
     w: &[usize],
 ) -> Result<Sizes, Error> {
-    let unlike = || Error::invalid(format!("filters of shape {w:?} and {group} groups do not fit shape {x:?}"));
+    let unlike =
+        || Error::invalid(format!("filters of shape {w:?} and {group} groups do not fit shape {x:?}"));
     if x.len() < 3 || x.len() > 5 || w.len() != x.len() || group == 0 {
         return Err(unlike());
     }
@@ -226,7 +228,9 @@ pub(crate) fn conv(
         return Ok(out);
     }
     if bias.is_some_and(|b| b.len() != s.outputs) {
-        return Err(format!("a bias of {} values for {} filters", bias.map_or(0, <[f32]>::len), s.outputs).into());
+        return Err(
+            format!("a bias of {} values for {} filters", bias.map_or(0, <[f32]>::len), s.outputs).into()
+        );
     }
     let (inputs, outputs) = (s.channels / group, s.outputs / group);
     let k = inputs * product(&s.placed.kernel);
@@ -255,7 +259,8 @@ pub(crate) fn conv(
             for g in 0..group {
                 let first = b * s.outputs + g * outputs;
                 let x = &x[(b * s.channels + g * inputs) * image..][..inputs * image];
-                let rows = DenseRows { values: &w[g * outputs * k..][..outputs * k], m: outputs, k, stride: k };
+                let rows =
+                    DenseRows { values: &w[g * outputs * k..][..outputs * k], m: outputs, k, stride: k };
                 let epilogue = DenseEpilogue {
                     row_bias: bias.map(|bias| &bias[g * outputs..(g + 1) * outputs]),
                     column_bias: None,
@@ -313,7 +318,11 @@ struct ConvTranspose {
 
 impl ConvTranspose {
     /// Returns the widths cut off before each dimension, and the output's sizes.
-    fn output(&self, input: &[usize], kernel: &[usize]) -> Result<(Spatial, Spatial, Spatial, Spatial), Error> {
+    fn output(
+        &self,
+        input: &[usize],
+        kernel: &[usize],
+    ) -> Result<(Spatial, Spatial, Spatial, Spatial), Error> {
         use crate::ops::window::AutoPad;
         let n = input.len();
         let or = |v: &Option<Spatial>| v.clone().unwrap_or_else(|| Spatial::from_elem(1, n));
@@ -359,14 +368,18 @@ impl Operator for ConvTranspose {
         let (x, w) = (inputs.tensor(0)?, inputs.tensor(1)?);
         let (xs, ws, group) = (x.shape(), w.shape(), self.group);
         let fits = (3..=5).contains(&xs.len()) && ws.len() == xs.len() && group > 0 && ws[0] == xs[1];
-        if !fits || xs[1] % group != 0 || self.window.kernel.as_ref().is_some_and(|k| k.as_slice() != &ws[2..]) {
+        if !fits
+            || xs[1] % group != 0
+            || self.window.kernel.as_ref().is_some_and(|k| k.as_slice() != &ws[2..])
+        {
             return Err(format!("filters of shape {ws:?} and {group} groups do not fit shape {xs:?}").into());
         }
         let (strides, dilations, before, output) = self.output(&xs[2..], &ws[2..])?;
         let (outputs, channels) = (ws[1] * group, xs[1]);
         let shape: Shape = [xs[0], outputs].into_iter().chain(output.iter().copied()).collect();
         let mut out = ctx.zeros::<f32>(&shape)?;
-        let (x, w, bias) = (inputs.values::<f32>(0)?, inputs.values::<f32>(1)?, inputs.optional_values::<f32>(2)?);
+        let (x, w, bias) =
+            (inputs.values::<f32>(0)?, inputs.values::<f32>(1)?, inputs.optional_values::<f32>(2)?);
         if bias.is_some_and(|b| b.len() != outputs) {
             return Err(format!("a bias for {outputs} filters has another length").into());
         }
@@ -381,8 +394,14 @@ impl Operator for ConvTranspose {
         // Columns of all windows, `[out * window, positions]`, then added to their places.
         ctx.elements(&[m, image], 4)?;
         let mut columns = vec![0.0; m * image];
-        let s = Scatter { input: three(&xs[2..], 1), kernel: three(&ws[2..], 1), strides: three(&strides, 1),
-            dilations: three(&dilations, 1), before: three(&before, 0), output: three(&output, 1) };
+        let s = Scatter {
+            input: three(&xs[2..], 1),
+            kernel: three(&ws[2..], 1),
+            strides: three(&strides, 1),
+            dilations: three(&dilations, 1),
+            before: three(&before, 0),
+            output: three(&output, 1),
+        };
         let mut turned = vec![0.0; m * per_group];
         for b in 0..xs[0] {
             for g in 0..group {

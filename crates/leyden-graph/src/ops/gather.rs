@@ -11,7 +11,10 @@ use crate::tensor::{Data, Tensor, both_types, same_type};
 /// Returns an index counted from the front.
 fn index(i: i64, n: usize) -> Result<usize, Error> {
     let at = if i < 0 { i.saturating_add(n as i64) } else { i };
-    usize::try_from(at).ok().filter(|at| *at < n).ok_or_else(|| format!("index {i} is outside {n} elements").into())
+    usize::try_from(at)
+        .ok()
+        .filter(|at| *at < n)
+        .ok_or_else(|| format!("index {i} is outside {n} elements").into())
 }
 
 #[derive(Debug)]
@@ -219,7 +222,8 @@ fn scattered(
         }
         Some(T::wrap(crate::tensor::Buffer::new(out)))
     }
-    let data = crate::tensor::each_number!(x.data(), v => reduced(v, updates, reduction, places, inner), None);
+    let data =
+        crate::tensor::each_number!(x.data(), v => reduced(v, updates, reduction, places, inner), None);
     Ok(Tensor::with(x.shape(), data.ok_or_else(unlike)?))
 }
 

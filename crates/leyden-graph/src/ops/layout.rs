@@ -13,10 +13,19 @@ use smallvec::SmallVec;
 enum View {
     Identity,
     /// `allow_zero`, and the shape of an attribute in version 1.
-    Reshape { zero: bool, shape: Option<Vec<i64>> },
-    Flatten { axis: i64 },
-    Squeeze { axes: Option<Vec<i64>> },
-    Unsqueeze { axes: Option<Vec<i64>> },
+    Reshape {
+        zero: bool,
+        shape: Option<Vec<i64>>,
+    },
+    Flatten {
+        axis: i64,
+    },
+    Squeeze {
+        axes: Option<Vec<i64>>,
+    },
+    Unsqueeze {
+        axes: Option<Vec<i64>>,
+    },
 }
 
 /// Returns the shape that `wanted` asks for: 0 keeps a size, -1 is what is left.

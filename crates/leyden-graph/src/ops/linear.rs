@@ -4,10 +4,10 @@ use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::operator::{Context, Operator, Outputs, one};
+use crate::ops::binary::Number;
 use crate::shape::{Shape, product};
 use crate::tensor::{Data, Tensor, each_number, same_type};
 use crate::value::{Key, Value};
-use crate::ops::binary::Number;
 use std::sync::Arc;
 
 /// Function of a row of scores.
@@ -160,7 +160,12 @@ fn rows(x: &Tensor) -> Result<(usize, usize), Error> {
 }
 
 /// Scores `[rows, n]` of a linear model.
-fn linear(x: &Tensor, coefficients: &[f32], intercepts: &[f32], n: usize) -> Result<(Vec<f32>, usize), Error> {
+fn linear(
+    x: &Tensor,
+    coefficients: &[f32],
+    intercepts: &[f32],
+    n: usize,
+) -> Result<(Vec<f32>, usize), Error> {
     let (rows, width) = rows(x)?;
     if coefficients.len() != n * width || !intercepts.is_empty() && intercepts.len() != n {
         let (c, i) = (coefficients.len(), intercepts.len());
@@ -421,7 +426,8 @@ pub(crate) fn label_encoder(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>,
     };
     let (keys, values) = (side("keys")?, side("values")?);
     let own = a.tensor("default_tensor")?;
-    let (text, int, float) = (a.text("default_string")?, a.int_or("default_int64", -1)?, a.float_or("default_float", -0.0)?);
+    let (text, int, float) =
+        (a.text("default_string")?, a.int_or("default_int64", -1)?, a.float_or("default_float", -0.0)?);
     let default = match (own, values.data()) {
         (Some(own), _) => own,
         (None, Data::Text(_)) => texts(vec![text.unwrap_or_else(|| "_Unused".to_owned())]),
@@ -448,7 +454,12 @@ impl Operator for Imputer {
     fn run(&self, _ctx: &Context<'_>, inputs: Inputs) -> Result<Outputs, Error> {
         let x = inputs.tensor(0)?;
         let (_, width) = rows(x)?;
-        fn filled<T: Copy>(v: &[T], with: &[T], width: usize, is: impl Fn(T) -> bool) -> Result<Vec<T>, Error> {
+        fn filled<T: Copy>(
+            v: &[T],
+            with: &[T],
+            width: usize,
+            is: impl Fn(T) -> bool,
+        ) -> Result<Vec<T>, Error> {
             if with.len() != 1 && with.len() != width {
                 return Err(format!("{} values for {width} columns", with.len()).into());
             }
@@ -512,7 +523,9 @@ impl Operator for OneHotEncoder {
         shape.push(n);
         let mut out = ctx.zeros::<f32>(&shape)?;
         let places: Vec<Option<usize>> = match (&self.categories, x.data()) {
-            (Labels::Texts(list), Data::Text(v)) => v.iter().map(|v| list.iter().position(|c| c == v)).collect(),
+            (Labels::Texts(list), Data::Text(v)) => {
+                v.iter().map(|v| list.iter().position(|c| c == v)).collect()
+            }
             (Labels::Ints(list), data) => each_number!(data, v => {
                 v.iter().map(|v| list.iter().position(|c| *c == v.to_f64() as i64)).collect()
             }, return Err("input 0 has no numbers".into())),

@@ -84,7 +84,13 @@ fn floats(
         return Ok(out);
     }
     // One right matrix for all of a stack: its rows are those of one product.
-    if s.b.iter().all(|v| *v == 0) && s.a.iter().zip(crate::shape::strides(&s.batch)).zip(&s.batch).all(|((a, w), n)| *n == 1 || *a == w * m * k) {
+    if s.b.iter().all(|v| *v == 0)
+        && s.a
+            .iter()
+            .zip(crate::shape::strides(&s.batch))
+            .zip(&s.batch)
+            .all(|((a, w), n)| *n == 1 || *a == w * m * k)
+    {
         let rows = DenseRows { values: a, m: product(&s.batch) * m, k, stride: k };
         match packed {
             Some(packed) => dense_multiply(ctx.cpu, rows, packed, n, (&mut out, n), epilogue),
@@ -147,7 +153,9 @@ impl Operator for MatMul {
             b = turned(&b);
         }
         let s = sizes(ctx, a.shape(), b.shape())?;
-        let unlike = || Error::invalid(format!("does not take values of types {} and {}", a.ty().name(), b.ty().name()));
+        let unlike = || {
+            Error::invalid(format!("does not take values of types {} and {}", a.ty().name(), b.ty().name()))
+        };
         let Data::F32(x) = a.data() else {
             return one(each_number!(a.data(), v => {
                 fn of<T: Number>(ctx: &Context<'_>, v: &[T], b: &Tensor, s: &Sizes) -> Result<Tensor, Error> {
@@ -246,7 +254,9 @@ impl Operator for Gemm {
         let mut out = ctx.zeros::<f32>(&shape)?;
         let rows = DenseRows { values: a.f32s()?, m, k, stride: k };
         // A bias of the columns is added with the product.
-        let row = c.filter(|c| c.len() == n && (c.rank() == 1 || c.shape()[0] == 1) && self.alpha == 1.0 && self.beta == 1.0);
+        let row = c.filter(|c| {
+            c.len() == n && (c.rank() == 1 || c.shape()[0] == 1) && self.alpha == 1.0 && self.beta == 1.0
+        });
         let bias = row.map(Tensor::f32s).transpose()?;
         let epilogue = DenseEpilogue { row_bias: None, column_bias: bias, bounds: None };
         match &self.packed {
@@ -294,4 +304,3 @@ pub(crate) fn gemm(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error> {
         activation: None,
     }))
 }
-

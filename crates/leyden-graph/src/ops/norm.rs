@@ -235,7 +235,9 @@ impl Operator for GroupNorm {
         let groups = if self.groups == 0 { channels } else { self.groups };
         let wanted = if self.per_group { groups } else { channels };
         if channels % groups.max(1) != 0 || groups == 0 || scale.len() != wanted || bias.len() != wanted {
-            return Err(format!("{groups} groups and {} parameters for {channels} channels", scale.len()).into());
+            return Err(
+                format!("{groups} groups and {} parameters for {channels} channels", scale.len()).into()
+            );
         }
         let inner = product(&x.shape()[2..]);
         let (each, width) = (channels / groups, channels / groups * inner);

@@ -77,7 +77,9 @@ impl Operator for Pad {
             }
         };
         if fill.ty() != x.ty() {
-            return Err(format!("the value has type {} where {} should be", fill.ty().name(), x.ty().name()).into());
+            return Err(
+                format!("the value has type {} where {} should be", fill.ty().name(), x.ty().name()).into()
+            );
         }
         let mut shape = Shape::new();
         for (i, n) in x.shape().iter().enumerate() {
@@ -113,13 +115,16 @@ impl Operator for Pad {
                             None => out.extend(std::iter::repeat_n($fill.clone(), inner)),
                             Some(base) if left >= 0 && widths[2 * rank - 1] >= 0 => {
                                 let left = left as usize;
-                                let at = |i: &Option<usize>| i.map_or($fill.clone(), |i| $v[base + i].clone());
+                                let at =
+                                    |i: &Option<usize>| i.map_or($fill.clone(), |i| $v[base + i].clone());
                                 out.extend(row[..left].iter().map(at));
                                 out.extend_from_slice(&$v[base..base + copied]);
                                 out.extend(row[left + copied..].iter().map(at));
                             }
                             Some(base) => {
-                                out.extend(row.iter().map(|i| i.map_or($fill.clone(), |i| $v[base + i].clone())));
+                                out.extend(
+                                    row.iter().map(|i| i.map_or($fill.clone(), |i| $v[base + i].clone())),
+                                );
                             }
                         }
                     }

@@ -100,7 +100,9 @@ fn max_f32(ctx: &Context<'_>, v: &[f32], x: &[usize], p: &Placed) -> Result<Tens
                 let (d, h) = (row / output[1], row % output[1]);
                 line.fill(f32::NEG_INFINITY);
                 for k in 0..kernel[0] * kernel[1] {
-                    let place = |o: usize, k: usize, n: usize| (o * strides[n] + k * dilations[n]).wrapping_sub(before[n]);
+                    let place = |o: usize, k: usize, n: usize| {
+                        (o * strides[n] + k * dilations[n]).wrapping_sub(before[n])
+                    };
                     let (z, y) = (place(d, k / kernel[1], 0), place(h, k % kernel[1], 1));
                     if z >= input[0] || y >= input[1] {
                         continue;
@@ -109,7 +111,8 @@ fn max_f32(ctx: &Context<'_>, v: &[f32], x: &[usize], p: &Placed) -> Result<Tens
                     for x in 0..kernel[2] {
                         let shift = x * dilations[2];
                         let start = before[2].saturating_sub(shift).div_ceil(strides[2]);
-                        let end = (input[2] + before[2]).saturating_sub(shift).div_ceil(strides[2]).min(output[2]);
+                        let end =
+                            (input[2] + before[2]).saturating_sub(shift).div_ceil(strides[2]).min(output[2]);
                         if start >= end {
                             continue;
                         }
@@ -129,7 +132,9 @@ fn max_f32(ctx: &Context<'_>, v: &[f32], x: &[usize], p: &Placed) -> Result<Tens
 fn place<'p>(window: &Window, x: &'p Tensor) -> Result<(&'p [usize], Placed), Error> {
     let shape = x.shape();
     if shape.len() < 3 || shape.len() > 5 {
-        return Err(format!("input 0 has shape {shape:?} where one to three spatial dimensions should be").into());
+        return Err(
+            format!("input 0 has shape {shape:?} where one to three spatial dimensions should be").into()
+        );
     }
     let kernel = window.kernel.as_ref().ok_or("attribute `kernel_shape` is missing")?;
     Ok((shape, window.place(&shape[2..], kernel)?))
@@ -183,7 +188,11 @@ impl Pool {
                 let best = best.unwrap_or(0);
                 values.push(v[base + best]);
                 let [_, h, w] = input;
-                let at = if self.column_major { (best % w * h + best / w % h) + best / (w * h) * w * h } else { best };
+                let at = if self.column_major {
+                    (best % w * h + best / w % h) + best / (w * h) * w * h
+                } else {
+                    best
+                };
                 places.push((base + at) as i64);
             });
         }
@@ -218,7 +227,9 @@ impl Operator for Global {
     fn run(&self, _ctx: &Context<'_>, inputs: Inputs) -> Result<Outputs, Error> {
         let x = inputs.tensor(0)?;
         if x.rank() < 3 {
-            return Err(format!("input 0 has shape {:?} where spatial dimensions should be", x.shape()).into());
+            return Err(
+                format!("input 0 has shape {:?} where spatial dimensions should be", x.shape()).into()
+            );
         }
         let n = product(&x.shape()[2..]);
         let shape: Shape = x.shape().iter().enumerate().map(|(i, n)| if i < 2 { *n } else { 1 }).collect();
@@ -261,7 +272,8 @@ impl Operator for Unpool {
         let (x, places) = (inputs.tensor(0)?, inputs.ints(1)?);
         let kernel = self.window.kernel.as_ref().ok_or("attribute `kernel_shape` is missing")?;
         let spatial = x.rank().saturating_sub(2);
-        let strides = self.window.strides.clone().unwrap_or_else(|| std::iter::repeat_n(1, spatial).collect());
+        let strides =
+            self.window.strides.clone().unwrap_or_else(|| std::iter::repeat_n(1, spatial).collect());
         let pads = self.window.pads.clone().unwrap_or_else(|| vec![0; 2 * spatial]);
         if kernel.len() != spatial || strides.len() != spatial || pads.len() != 2 * spatial || spatial == 0 {
             return Err(format!("a window of shape {kernel:?} does not fit shape {:?}", x.shape()).into());
@@ -286,7 +298,8 @@ impl Operator for Unpool {
         let (own, steps) = (crate::shape::strides(&shape), crate::shape::strides(&wanted));
         for (v, place) in x.f32s()?.iter().zip(&places) {
             let place = size(*place)?;
-            let at = (0..shape.len()).map(|d| place / own[d].max(1) % shape[d].max(1) * steps[d]).sum::<usize>();
+            let at =
+                (0..shape.len()).map(|d| place / own[d].max(1) % shape[d].max(1) * steps[d]).sum::<usize>();
             *out.get_mut(at).ok_or_else(|| format!("place {at} is outside shape {wanted:?}"))? = *v;
         }
         one(Tensor::of(wanted, out))

@@ -121,7 +121,9 @@ impl Operator for Quantize {
         let ty = zero.map(Tensor::ty).or(self.ty).unwrap_or(ElementType::U8);
         let (limits, values, factors) = (bounds(ty)?, x.to_f32()?, scale.to_f32()?);
         let zeros = match zero {
-            Some(zero) if zero.len() != factors.len() => return Err("scales and zero points differ in number".into()),
+            Some(zero) if zero.len() != factors.len() => {
+                return Err("scales and zero points differ in number".into());
+            }
             Some(zero) => zero.to_f32()?,
             None => vec![0.0; factors.len()],
         };
@@ -160,7 +162,9 @@ impl Operator for Dequantize {
         let (x, scale, zero) = (inputs.tensor(0)?, inputs.tensor(1)?, inputs.optional(2)?);
         let (values, factors) = (widened(x)?, scale.to_f32()?);
         let zeros = match zero {
-            Some(zero) if zero.len() != factors.len() => return Err("scales and zero points differ in number".into()),
+            Some(zero) if zero.len() != factors.len() => {
+                return Err("scales and zero points differ in number".into());
+            }
             Some(zero) => widened(zero)?,
             None => vec![0; factors.len()],
         };
@@ -232,14 +236,18 @@ fn centred(x: &Tensor, zero: Option<&Tensor>, from_back: usize) -> Result<Vec<i3
         return Ok(values);
     }
     if x.rank() < from_back {
-        return Err(format!("zero points of shape {:?} do not fit shape {:?}", zero.shape(), x.shape()).into());
+        return Err(
+            format!("zero points of shape {:?} do not fit shape {:?}", zero.shape(), x.shape()).into()
+        );
     }
     let at = x.rank() - from_back;
     let (n, inner) = (x.shape()[at], product(&x.shape()[at + 1..]));
     // One for each row or column, or one for each of every matrix of a stack.
     let whole = zeros.len() == product(&x.shape()[..at]) * n;
     if zeros.len() != n && !whole {
-        return Err(format!("zero points of shape {:?} do not fit shape {:?}", zero.shape(), x.shape()).into());
+        return Err(
+            format!("zero points of shape {:?} do not fit shape {:?}", zero.shape(), x.shape()).into()
+        );
     }
     for (i, v) in values.iter_mut().enumerate() {
         let (outer, row) = (i / (inner * n).max(1), i / inner % n);
@@ -315,7 +323,14 @@ fn exact_product(ctx: &Context<'_>, a: &[f32], b: &dyn Panels, [m, k, n]: [usize
     let mut part = vec![0.0; m * n];
     for start in (0..k).step_by(EXACT) {
         let rows = DenseRows { values: &a[start..], m, k: EXACT.min(k - start), stride: k };
-        dense_multiply(ctx.cpu, rows, &After { panels: b, start }, n, (&mut part, n), DenseEpilogue::default());
+        dense_multiply(
+            ctx.cpu,
+            rows,
+            &After { panels: b, start },
+            n,
+            (&mut part, n),
+            DenseEpilogue::default(),
+        );
         out.iter_mut().zip(&part).for_each(|(o, v)| *o = o.wrapping_add(*v as i32));
     }
 }
@@ -344,7 +359,11 @@ impl Operator for MatMulInteger {
 }
 
 /// Multiplies as [`integer_product`], where either operand may be a vector.
-fn vectors(ctx: &Context<'_>, a: (&[i32], &[usize]), b: (&[i32], &[usize])) -> Result<(Shape, Vec<i32>), Error> {
+fn vectors(
+    ctx: &Context<'_>,
+    a: (&[i32], &[usize]),
+    b: (&[i32], &[usize]),
+) -> Result<(Shape, Vec<i32>), Error> {
     let mut left = Shape::from_slice(a.1);
     let mut right = Shape::from_slice(b.1);
     if a.1.len() == 1 {
@@ -369,11 +388,7 @@ pub(crate) fn matmul_integer(_: &Attributes<'_, '_>) -> Result<Box<dyn Operator>
 }
 
 /// Quantises 32-bit sums: scales of one or of each column, then the result's scale and zero point.
-fn requantised(
-    sums: &[i32],
-    factors: impl Fn(usize) -> f32,
-    zero: &Tensor,
-) -> Result<Data, Error> {
+fn requantised(sums: &[i32], factors: impl Fn(usize) -> f32, zero: &Tensor) -> Result<Data, Error> {
     let limits = bounds(zero.ty())?;
     let offset = zero.to_f32()?.first().copied().ok_or("a zero point is missing")?;
     let one = |(i, s): (usize, &i32)| {
@@ -397,7 +412,8 @@ impl Operator for QLinearMatMul {
         let x = centred(a, inputs.optional(2)?, 2)?;
         let w = centred(b, inputs.optional(5)?, 1)?;
         let (shape, sums) = vectors(ctx, (&x, a.shape()), (&w, b.shape()))?;
-        let (sa, sb, sy) = (inputs.tensor(1)?.to_f32()?, inputs.tensor(4)?.to_f32()?, scalar(inputs.tensor(6)?)?);
+        let (sa, sb, sy) =
+            (inputs.tensor(1)?.to_f32()?, inputs.tensor(4)?.to_f32()?, scalar(inputs.tensor(6)?)?);
         let n = shape.last().copied().unwrap_or(1).max(1);
         let m = if shape.len() > 1 { shape[shape.len() - 2] } else { 1 }.max(1);
         let pick = |s: &[f32], i: usize, rows: bool| -> Option<f32> {
@@ -445,7 +461,8 @@ fn integer_conv(ctx: &Context<'_>, x: &[i32], w: &[i32], s: &Sizes, group: usize
         }
         return Ok(out);
     }
-    let (input, kernel, output) = (three(&s.input, 1), three(&s.placed.kernel, 1), three(&s.placed.output, 1));
+    let (input, kernel, output) =
+        (three(&s.input, 1), three(&s.placed.kernel, 1), three(&s.placed.output, 1));
     let (strides, dilations, before) =
         (three(&s.placed.strides, 1), three(&s.placed.dilations, 1), three(&s.placed.before, 0));
     ctx.cpu.for_blocks(&mut out, plane, 1, |first, out| {
@@ -456,7 +473,8 @@ fn integer_conv(ctx: &Context<'_>, x: &[i32], w: &[i32], s: &Sizes, group: usize
             let w = &w[(o * channels + c) * window..][..window];
             for (k, weight) in w.iter().enumerate() {
                 let at = [k / (kernel[1] * kernel[2]), k / kernel[2] % kernel[1], k % kernel[2]];
-                let place = |i: usize, d: usize| (i * strides[d] + at[d] * dilations[d]).wrapping_sub(before[d]);
+                let place =
+                    |i: usize, d: usize| (i * strides[d] + at[d] * dilations[d]).wrapping_sub(before[d]);
                 let shift = at[2] * dilations[2];
                 let start = before[2].saturating_sub(shift).div_ceil(strides[2]);
                 let end = (input[2] + before[2]).saturating_sub(shift).div_ceil(strides[2]).min(output[2]);
@@ -471,10 +489,14 @@ fn integer_conv(ctx: &Context<'_>, x: &[i32], w: &[i32], s: &Sizes, group: usize
                     let from = &x[(z * input[1] + y) * input[2] + place(start, 2)..];
                     let line = &mut line[start..end];
                     if strides[2] == 1 {
-                        line.iter_mut().zip(from).for_each(|(o, x)| *o = o.wrapping_add(weight.wrapping_mul(*x)));
+                        line.iter_mut()
+                            .zip(from)
+                            .for_each(|(o, x)| *o = o.wrapping_add(weight.wrapping_mul(*x)));
                     } else {
                         let from = from.iter().step_by(strides[2]);
-                        line.iter_mut().zip(from).for_each(|(o, x)| *o = o.wrapping_add(weight.wrapping_mul(*x)));
+                        line.iter_mut()
+                            .zip(from)
+                            .for_each(|(o, x)| *o = o.wrapping_add(weight.wrapping_mul(*x)));
                     }
                 }
             }
@@ -488,7 +510,9 @@ fn centred_filters(w: &Tensor, zero: Option<&Tensor>) -> Result<Vec<i32>, Error>
     let Some(zero) = zero.filter(|zero| zero.len() > 1) else { return centred(w, zero, 1) };
     let (mut values, zeros) = (widened(w)?, widened(zero)?);
     let Some(&outputs) = w.shape().first().filter(|n| **n == zeros.len()) else {
-        return Err(format!("zero points of shape {:?} do not fit shape {:?}", zero.shape(), w.shape()).into());
+        return Err(
+            format!("zero points of shape {:?} do not fit shape {:?}", zero.shape(), w.shape()).into()
+        );
     };
     let each = values.len() / outputs.max(1);
     for (row, zero) in values.chunks_exact_mut(each.max(1)).zip(zeros) {
@@ -525,7 +549,8 @@ impl Operator for ConvInteger {
                 row.iter_mut().for_each(|v| *v = v.wrapping_add(bias[i % s.outputs]));
             }
         }
-        let (sx, sw, sy) = (scalar(inputs.tensor(1)?)?, inputs.tensor(4)?.to_f32()?, scalar(inputs.tensor(6)?)?);
+        let (sx, sw, sy) =
+            (scalar(inputs.tensor(1)?)?, inputs.tensor(4)?.to_f32()?, scalar(inputs.tensor(6)?)?);
         if sw.len() != 1 && sw.len() != s.outputs {
             return Err(format!("{} scales for {} filters", sw.len(), s.outputs).into());
         }
@@ -564,7 +589,12 @@ impl Operator for QLinear {
         use crate::ops::unary::Function;
         let real = |x: usize| -> Result<Tensor, Error> {
             let (q, scale) = (inputs.tensor(x)?, scalar(inputs.tensor(x + 1)?)?);
-            let zero = inputs.optional(x + 2)?.map(widened).transpose()?.and_then(|z| z.first().copied()).unwrap_or(0);
+            let zero = inputs
+                .optional(x + 2)?
+                .map(widened)
+                .transpose()?
+                .and_then(|z| z.first().copied())
+                .unwrap_or(0);
             Ok(Tensor::of(q.shape(), widened(q)?.into_iter().map(|v| (v - zero) as f32 * scale).collect()))
         };
         let (mut y, at) = match self {
@@ -574,10 +604,12 @@ impl Operator for QLinear {
         };
         if let QLinear::GlobalAveragePool = self {
             let n = product(y.shape().get(2..).unwrap_or_default()).max(1);
-            let shape: Shape = y.shape().iter().enumerate().map(|(i, n)| if i < 2 { *n } else { 1 }).collect();
-            let means = y.f32s()?.chunks_exact(n).map(|row| {
-                row.iter().map(|v| f64::from(*v)).sum::<f64>() as f32 / n as f32
-            });
+            let shape: Shape =
+                y.shape().iter().enumerate().map(|(i, n)| if i < 2 { *n } else { 1 }).collect();
+            let means = y
+                .f32s()?
+                .chunks_exact(n)
+                .map(|row| row.iter().map(|v| f64::from(*v)).sum::<f64>() as f32 / n as f32);
             y = Tensor::of(shape, means.collect());
         }
         let function = match self {

@@ -145,7 +145,9 @@ impl Operator for Reduce {
         let width: usize = reduced.iter().map(|i| x.shape()[*i]).product();
         // Reduced dimensions that are neighbours before the last ones are added row by row, without a copy.
         let neighbours = reduced.windows(2).all(|w| w[1] == w[0] + 1);
-        if let (Data::F32(v), true, Some(last)) = (x.data(), neighbours, reduced.last().filter(|l| **l + 1 < rank)) {
+        if let (Data::F32(v), true, Some(last)) =
+            (x.data(), neighbours, reduced.last().filter(|l| **l + 1 < rank))
+        {
             let size = [product(&x.shape()[..reduced[0]]), width, product(&x.shape()[last + 1..])];
             if size[2] > 0
                 && let Some(values) = columns_f32(self.kind, v, size)
@@ -157,7 +159,11 @@ impl Operator for Reduce {
         if !order.is_sorted() {
             x = transposed(&x, &order);
         }
-        if width == 0 && matches!(self.kind, Kind::Max | Kind::Min) && count > 0 && x.ty() == crate::tensor::ElementType::Bool {
+        if width == 0
+            && matches!(self.kind, Kind::Max | Kind::Min)
+            && count > 0
+            && x.ty() == crate::tensor::ElementType::Bool
+        {
             let value = u8::from(self.kind == Kind::Min);
             return one(Tensor::bools(shape, vec![value; count]));
         }
@@ -239,7 +245,8 @@ impl Operator for Arg {
             out
         }
         let size = [outer, n, inner];
-        let places = each_number!(x.data(), v => found(v, size, self.greatest, self.last), return Err(unlike(x)));
+        let places =
+            each_number!(x.data(), v => found(v, size, self.greatest, self.last), return Err(unlike(x)));
         one(Tensor::of(shape, places))
     }
 }

@@ -4,9 +4,9 @@ use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::operator::{Context, Operator, Outputs, one};
+use crate::ops::binary::Number;
 use crate::shape::{Shape, axis, product, size};
 use crate::tensor::{Tensor, each_number, same_type};
-use crate::ops::binary::Number;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -78,8 +78,20 @@ impl Resize {
                 let center = n / 2.0;
                 center * (1.0 - adjustment) + (x + 0.5) / scale - 0.5
             }
-            Coordinates::PytorchHalfPixel => if output > 1 { (x + 0.5) / scale - 0.5 } else { 0.0 },
-            Coordinates::AlignCorners => if output > 1 { x * (n - 1.0) / (m - 1.0) } else { 0.0 },
+            Coordinates::PytorchHalfPixel => {
+                if output > 1 {
+                    (x + 0.5) / scale - 0.5
+                } else {
+                    0.0
+                }
+            }
+            Coordinates::AlignCorners => {
+                if output > 1 {
+                    x * (n - 1.0) / (m - 1.0)
+                } else {
+                    0.0
+                }
+            }
             Coordinates::Asymmetric => x / scale,
             Coordinates::TfHalfPixelForNn => (x + 0.5) / scale,
             Coordinates::CropAndResize => {
@@ -152,7 +164,9 @@ impl Operator for Resize {
         };
         let given = match &self.fixed {
             Some(scales) => Some(scales.clone()),
-            None => inputs.optional(self.scales_at)?.filter(|s| !s.is_empty()).map(Tensor::to_f32).transpose()?,
+            None => {
+                inputs.optional(self.scales_at)?.filter(|s| !s.is_empty()).map(Tensor::to_f32).transpose()?
+            }
         };
         let sizes = inputs.optional_ints(self.scales_at + 1)?.filter(|s| !s.is_empty());
         let mut scales = vec![1.0_f64; rank];
@@ -211,10 +225,14 @@ impl Operator for Resize {
                 (Some(roi), Some(i)) => (f64::from(roi[i]), f64::from(roi[list.len() + i])),
                 _ => (0.0, 1.0),
             };
-            let same = shape[d] == x.shape()[d] && scales[d] == 1.0 && self.coordinates != Coordinates::CropAndResize;
+            let same = shape[d] == x.shape()[d]
+                && scales[d] == 1.0
+                && self.coordinates != Coordinates::CropAndResize;
             taps.push((!same).then(|| self.taps(x.shape()[d], shape[d], scales[d], corners)));
         }
-        let single = |t: &Option<Vec<Taps>>| t.as_ref().is_none_or(|t| t.iter().all(|t| t.len() == 1 && t[0].1 == 1.0));
+        let single = |t: &Option<Vec<Taps>>| {
+            t.as_ref().is_none_or(|t| t.iter().all(|t| t.len() == 1 && t[0].1 == 1.0))
+        };
         if taps.iter().all(single) {
             return one(picked(x, &shape, &taps));
         }
@@ -254,7 +272,12 @@ fn picked(x: &Tensor, shape: &Shape, taps: &[Option<Vec<Taps>>]) -> Tensor {
 }
 
 /// Resamples one dimension after the other, the last first.
-fn resampled(mut values: Vec<f32>, shape: &[usize], taps: &[Option<Vec<Taps>>], extrapolation: f32) -> Vec<f32> {
+fn resampled(
+    mut values: Vec<f32>,
+    shape: &[usize],
+    taps: &[Option<Vec<Taps>>],
+    extrapolation: f32,
+) -> Vec<f32> {
     let mut shape = Shape::from_slice(shape);
     for d in (0..shape.len()).rev() {
         let Some(taps) = &taps[d] else { continue };
@@ -306,7 +329,11 @@ pub(crate) fn resize(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error>
     let old = a.opset < 11;
     Ok(Box::new(Resize {
         mode: mode(a)?,
-        coordinates: if old { Coordinates::Asymmetric } else { all[a.choice("coordinate_transformation_mode", &names)?] },
+        coordinates: if old {
+            Coordinates::Asymmetric
+        } else {
+            all[a.choice("coordinate_transformation_mode", &names)?]
+        },
         nearest: if old { Nearest::Floor } else { rounds[a.choice("nearest_mode", &nearest)?] },
         cubic: a.float_or("cubic_coeff_a", -0.75)?,
         exclude_outside: a.int_or("exclude_outside", 0)? != 0,
@@ -334,4 +361,3 @@ pub(crate) fn upsample(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Erro
         fixed: a.floats("scales")?,
     }))
 }
-

@@ -120,7 +120,12 @@ impl Recurrent {
         let rows = gates * hidden;
         let matrix = |i: usize, k: usize, at: usize| -> Result<Matrix, Error> {
             let x = inputs.tensor(i)?;
-            let unlike = || Error::invalid(format!("input {i} has shape {:?}, not [{rows}, {k}] per direction", x.shape()));
+            let unlike = || {
+                Error::invalid(format!(
+                    "input {i} has shape {:?}, not [{rows}, {k}] per direction",
+                    x.shape()
+                ))
+            };
             let &[_, a, b] = x.shape() else { return Err(unlike()) };
             if !self.quantised {
                 if (a, b) != (rows, k) {
@@ -150,7 +155,9 @@ impl Recurrent {
         };
         let part = |i: usize, n: usize| -> Result<Option<&'a [f32]>, Error> {
             let Some(v) = inputs.optional_values::<f32>(i)? else { return Ok(None) };
-            v.get(d * n..(d + 1) * n).map(Some).ok_or_else(|| format!("input {i} has {} values", v.len()).into())
+            v.get(d * n..(d + 1) * n)
+                .map(Some)
+                .ok_or_else(|| format!("input {i} has {} values", v.len()).into())
         };
         let bias = part(3, 2 * rows)?.map_or(vec![0.0; 2 * rows], <[f32]>::to_vec);
         let peepholes = if self.kind == Kind::Lstm { part(7, 3 * hidden)? } else { None };
@@ -171,7 +178,15 @@ impl Recurrent {
     }
 
     /// Computes one step of one example; `g` are the products and biases of the gates.
-    fn cell(&self, ctx: &Context<'_>, d: usize, g: &mut [f32], h: &mut [f32], c: &mut [f32], w: &Weights<'_>) {
+    fn cell(
+        &self,
+        ctx: &Context<'_>,
+        d: usize,
+        g: &mut [f32],
+        h: &mut [f32],
+        c: &mut [f32],
+        w: &Weights<'_>,
+    ) {
         let n = self.hidden;
         match self.kind {
             Kind::Rnn => {
@@ -213,7 +228,15 @@ impl Recurrent {
     }
 
     /// Computes one step of a GRU for a batch; `x` are the inputs' products `[batch, 3 * hidden]` with their biases.
-    fn gru(&self, ctx: &Context<'_>, d: usize, x: &[f32], h: &mut [f32], w: &Weights<'_>, r: [&DensePanels; 2]) {
+    fn gru(
+        &self,
+        ctx: &Context<'_>,
+        d: usize,
+        x: &[f32],
+        h: &mut [f32],
+        w: &Weights<'_>,
+        r: [&DensePanels; 2],
+    ) {
         let n = self.hidden;
         let batch = h.len() / n.max(1);
         let bias = &w.bias[3 * n..];
@@ -237,7 +260,8 @@ impl Recurrent {
             let rh = product(r[1], h, n);
             for b in 0..batch {
                 for j in 0..n {
-                    candidate[b * n + j] = x[b * 3 * n + 2 * n + j] + reset(b, j) * (rh[b * n + j] + bias[2 * n + j]);
+                    candidate[b * n + j] =
+                        x[b * 3 * n + 2 * n + j] + reset(b, j) * (rh[b * n + j] + bias[2 * n + j]);
                 }
             }
         } else {

@@ -46,7 +46,12 @@ impl Operator for TopK {
         let mut shape = Shape::from_slice(x.shape());
         shape[at] = k;
         let mut places = vec![0_i64; outer * k * inner];
-        fn sort<T: PartialOrd + Copy>(largest: bool, value: impl Fn(usize) -> T, n: usize, k: usize) -> Vec<usize> {
+        fn sort<T: PartialOrd + Copy>(
+            largest: bool,
+            value: impl Fn(usize) -> T,
+            n: usize,
+            k: usize,
+        ) -> Vec<usize> {
             let mut list: Vec<usize> = (0..n).collect();
             let by = |a: &usize, b: &usize| {
                 let found = order(&value(*a), &value(*b));
@@ -129,7 +134,8 @@ impl Operator for Compress {
         }
         let at = axis(self.axis.unwrap_or(0), x.rank())?;
         let n = x.shape()[at];
-        let list: Vec<usize> = condition.truths()?.iter().enumerate().filter(|(_, c)| **c != 0).map(|(i, _)| i).collect();
+        let list: Vec<usize> =
+            condition.truths()?.iter().enumerate().filter(|(_, c)| **c != 0).map(|(i, _)| i).collect();
         if list.last().is_some_and(|last| *last >= n) {
             return Err(format!("a condition for element {} of {n}", list.len()).into());
         }

@@ -19,8 +19,14 @@ enum Sequence {
     Insert,
     Length,
     /// Dimension, and whether it is new.
-    Join { axis: i64, new: bool },
-    Split { axis: i64, keep: bool },
+    Join {
+        axis: i64,
+        new: bool,
+    },
+    Split {
+        axis: i64,
+        keep: bool,
+    },
     Optional,
     HasElement,
     GetElement,
@@ -30,7 +36,10 @@ enum Sequence {
 fn position(at: i64, n: usize, insert: bool) -> Result<usize, Error> {
     let found = if at < 0 { at.saturating_add(n as i64) } else { at };
     let most = n + usize::from(insert);
-    usize::try_from(found).ok().filter(|i| *i < most).ok_or_else(|| format!("position {at} is outside {n}").into())
+    usize::try_from(found)
+        .ok()
+        .filter(|i| *i < most)
+        .ok_or_else(|| format!("position {at} is outside {n}").into())
 }
 
 impl Operator for Sequence {

@@ -7,9 +7,9 @@ use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::operator::{Context, Operator, Outputs, one};
+use crate::ops::binary::Number;
 use crate::shape::{Shape, axis, product, size};
 use crate::tensor::{ElementType, Tensor, each_number};
-use crate::ops::binary::Number;
 use std::f64::consts::TAU;
 
 /// Cosine and sine of the parts of a circle.
@@ -109,7 +109,13 @@ impl Operator for Dft {
             return Err(format!("input 0 has shape {:?}", x.shape()).into());
         }
         let own = x.shape()[at];
-        let n = if inputs.has(1) { size(inputs.int(1)?)? } else if self.inverse && self.onesided { 2 * own.max(1) - 2 } else { own };
+        let n = if inputs.has(1) {
+            size(inputs.int(1)?)?
+        } else if self.inverse && self.onesided {
+            2 * own.max(1) - 2
+        } else {
+            own
+        };
         let mut shape = Shape::from_slice(x.shape());
         let last = shape.len() - 1;
         let real = self.inverse && self.onesided;

@@ -82,9 +82,7 @@ impl Operator for Slice {
         let x = inputs.tensor(0)?;
         let (starts, ends, axes, steps) = match &self.bounds {
             Some((starts, ends, axes)) => (starts.clone(), ends.clone(), axes.clone(), None),
-            None => {
-                (inputs.ints(1)?, inputs.ints(2)?, inputs.optional_ints(3)?, inputs.optional_ints(4)?)
-            }
+            None => (inputs.ints(1)?, inputs.ints(2)?, inputs.optional_ints(3)?, inputs.optional_ints(4)?),
         };
         let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
         let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);

@@ -111,7 +111,8 @@ impl Operator for Softmax {
             self.rows(ctx, &mut x, 1)?;
             return one(x);
         }
-        let at = if self.flat && self.axis == x.rank() as i64 { x.rank() } else { axis(self.axis, x.rank())? };
+        let at =
+            if self.flat && self.axis == x.rank() as i64 { x.rank() } else { axis(self.axis, x.rank())? };
         if self.flat || at + 1 == x.rank() {
             let width = product(&x.shape()[at..]);
             self.rows(ctx, &mut x, width)?;

@@ -107,12 +107,14 @@ impl Ensemble {
             let rule = rule(&modes[i])?;
             let mut next = |id: i64| -> Result<u32, Error> {
                 let at = places.get(&(trees[i], id)).copied();
-                let at = at.ok_or_else(|| Error::invalid(format!("node {id} of tree {} is missing", trees[i])))?;
+                let at =
+                    at.ok_or_else(|| Error::invalid(format!("node {id} of tree {} is missing", trees[i])))?;
                 is_root[at] = false;
                 Ok(at as u32)
             };
             let (yes, no) = if rule == Rule::Leaf { (0, 0) } else { (next(yes[i])?, next(no[i])?) };
-            let feature = u32::try_from(features[i]).map_err(|_| format!("feature {} is negative", features[i]))?;
+            let feature =
+                u32::try_from(features[i]).map_err(|_| format!("feature {} is negative", features[i]))?;
             let missing_true = missing.get(i).is_some_and(|m| *m != 0);
             all.push(Node { rule, missing_true, feature, threshold: thresholds[i], yes, no });
         }
@@ -138,10 +140,12 @@ impl Ensemble {
         }
         let mut of_leaf: Vec<Vec<(u32, f32)>> = vec![Vec::new(); n];
         for i in 0..wt.len() {
-            let unknown = || Error::invalid(format!("node {} of tree {} has a weight and is missing", wn[i], wt[i]));
+            let unknown =
+                || Error::invalid(format!("node {} of tree {} has a weight and is missing", wn[i], wt[i]));
             let at = *places.get(&(wt[i], wn[i])).ok_or_else(unknown)?;
             let target = u32::try_from(wi[i]).ok().filter(|t| (*t as usize) < targets);
-            of_leaf[at].push((target.ok_or_else(|| format!("target {} is outside {targets}", wi[i]))?, ww[i]));
+            of_leaf[at]
+                .push((target.ok_or_else(|| format!("target {} is outside {targets}", wi[i]))?, ww[i]));
         }
         let mut weights = Vec::with_capacity(wt.len());
         for (node, own) in all.iter_mut().zip(of_leaf) {
@@ -177,7 +181,9 @@ impl Ensemble {
             (ints("nodes_featureids")?, ints("nodes_truenodeids")?, ints("nodes_falsenodeids")?);
         let (yes_leaf, no_leaf) = (ints("nodes_trueleafs")?, ints("nodes_falseleafs")?);
         let modes = tensor("nodes_modes")?.ok_or("attribute `nodes_modes` is missing")?;
-        let Data::U8(modes) = modes.data() else { return Err("attribute `nodes_modes` is not of type U8".into()) };
+        let Data::U8(modes) = modes.data() else {
+            return Err("attribute `nodes_modes` is not of type U8".into());
+        };
         let splits = tensor("nodes_splits")?.ok_or("attribute `nodes_splits` is missing")?.to_f32()?;
         let (leaf_targets, leaf_weights) = (ints("leaf_targetids")?, tensor("leaf_weights")?);
         let leaf_weights = leaf_weights.ok_or("attribute `leaf_weights` is missing")?.to_f32()?;
@@ -197,7 +203,15 @@ impl Ensemble {
             }
             Ok((if leaf { n + at } else { at }) as u32)
         };
-        let rules = [Rule::LessOrEqual, Rule::Less, Rule::GreaterOrEqual, Rule::Greater, Rule::Equal, Rule::NotEqual, Rule::Member];
+        let rules = [
+            Rule::LessOrEqual,
+            Rule::Less,
+            Rule::GreaterOrEqual,
+            Rule::Greater,
+            Rule::Equal,
+            Rule::NotEqual,
+            Rule::Member,
+        ];
         let sets: Vec<Vec<f32>> = match tensor("membership_values")? {
             Some(values) => values.to_f32()?.split(|v| v.is_nan()).map(<[f32]>::to_vec).collect(),
             None => Vec::new(),
@@ -205,13 +219,15 @@ impl Ensemble {
         let mut used = 0;
         let mut nodes = Vec::with_capacity(n + leaves);
         for i in 0..n {
-            let rule = *rules.get(usize::from(modes[i])).ok_or_else(|| format!("mode {} of a node", modes[i]))?;
+            let rule =
+                *rules.get(usize::from(modes[i])).ok_or_else(|| format!("mode {} of a node", modes[i]))?;
             let mut threshold = splits[i];
             if rule == Rule::Member {
                 threshold = used as f32;
                 used += 1;
             }
-            let feature = u32::try_from(features[i]).map_err(|_| format!("feature {} is negative", features[i]))?;
+            let feature =
+                u32::try_from(features[i]).map_err(|_| format!("feature {} is negative", features[i]))?;
             let missing_true = missing.get(i).is_some_and(|m| *m != 0);
             let (yes, no) = (next(yes[i], yes_leaf[i] != 0)?, next(no[i], no_leaf[i] != 0)?);
             nodes.push(Node { rule, missing_true, feature, threshold, yes, no });

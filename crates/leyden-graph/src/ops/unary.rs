@@ -65,12 +65,36 @@ impl Function {
     pub(crate) fn of(self, x: f64) -> f64 {
         let f = f64::from;
         match self {
-            Function::Relu => if x < 0.0 { 0.0 } else { x },
-            Function::LeakyRelu(a) => if x < 0.0 { f(a) * x } else { x },
-            Function::Elu(a) => if x < 0.0 { f(a) * libm::expm1(x) } else { x },
+            Function::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
+            Function::LeakyRelu(a) => {
+                if x < 0.0 {
+                    f(a) * x
+                } else {
+                    x
+                }
+            }
+            Function::Elu(a) => {
+                if x < 0.0 {
+                    f(a) * libm::expm1(x)
+                } else {
+                    x
+                }
+            }
             Function::Selu(a, g) => f(g) * if x > 0.0 { x } else { f(a) * libm::expm1(x) },
             Function::Celu(a) => x.max(0.0) + (f(a) * libm::expm1(x / f(a))).min(0.0),
-            Function::ThresholdedRelu(a) => if x > f(a) { x } else { 0.0 },
+            Function::ThresholdedRelu(a) => {
+                if x > f(a) {
+                    x
+                } else {
+                    0.0
+                }
+            }
             Function::Sigmoid => sigmoid(x),
             Function::HardSigmoid(a, b) => (f(a) * x + f(b)).clamp(0.0, 1.0),
             Function::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
@@ -84,7 +108,13 @@ impl Function {
             Function::Softplus => softplus(x),
             Function::Softsign => x / (1.0 + x.abs()),
             Function::Shrink(lambda, bias) => {
-                if x < -f(lambda) { x + f(bias) } else if x > f(lambda) { x - f(bias) } else { 0.0 }
+                if x < -f(lambda) {
+                    x + f(bias)
+                } else if x > f(lambda) {
+                    x - f(bias)
+                } else {
+                    0.0
+                }
             }
             Function::Affine(a, b) => f(a) * x + f(b),
             Function::ScaledTanh(a, b) => f(a) * libm::tanh(f(b) * x),
@@ -253,7 +283,13 @@ impl Operator for Signed {
         macro_rules! float {
             ($values:expr, $ty:ty) => {
                 signed!($values, 0.0, |v: $ty| -v, |v: $ty| v.abs(), |v: $ty| {
-                    if v > 0.0 { 1.0 } else if v < 0.0 { -1.0 } else { v }
+                    if v > 0.0 {
+                        1.0
+                    } else if v < 0.0 {
+                        -1.0
+                    } else {
+                        v
+                    }
                 })
             };
         }

@@ -95,7 +95,8 @@ impl Window {
                 AutoPad::Valid => {}
                 AutoPad::Upper | AutoPad::Lower => {
                     let output = input[d].div_ceil(stride);
-                    let all = (output.saturating_sub(1) * stride).saturating_add(reach).saturating_sub(input[d]);
+                    let all =
+                        (output.saturating_sub(1) * stride).saturating_add(reach).saturating_sub(input[d]);
                     let less = all / 2;
                     let more = all - less;
                     (placed.before[d], placed.after[d]) =

@@ -19,7 +19,8 @@ pub(crate) fn run(graph: &mut Graph, ctx: &Context<'_>) -> Result<(), Error> {
     for i in 0..graph.nodes.len() {
         let node = &graph.nodes[i];
         let foldable = |id: &Option<u32>| id.is_none() || graph.constant(*id).is_some();
-        if !node.operator.is_pure() || !node.operator.graphs().is_empty() || !node.inputs.iter().all(foldable) {
+        if !node.operator.is_pure() || !node.operator.graphs().is_empty() || !node.inputs.iter().all(foldable)
+        {
             continue;
         }
         let inputs = Inputs(node.inputs.iter().map(|id| graph.constant(*id).cloned()).collect());

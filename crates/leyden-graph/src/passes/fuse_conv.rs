@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::operator::{Context, Operator};
-use crate::ops::{Conv, Function, conv_activation, batch_norm_affine};
+use crate::ops::{Conv, Function, batch_norm_affine, conv_activation};
 use crate::passes::uses;
 use crate::tensor::Tensor;
 use std::any::Any;

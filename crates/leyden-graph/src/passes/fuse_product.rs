@@ -14,13 +14,18 @@ pub(crate) fn run(graph: &mut Graph, _ctx: &Context<'_>) -> Result<(), Error> {
     for i in 0..graph.nodes.len() {
         for side in 0..graph.nodes[i].inputs.len().min(2) {
             let Some(input) = graph.nodes[i].inputs.get(side).copied().flatten() else { continue };
-            let Some(before) = maker[input as usize].filter(|at| count[input as usize] == 1 && *at != i) else {
+            let Some(before) = maker[input as usize].filter(|at| count[input as usize] == 1 && *at != i)
+            else {
                 continue;
             };
             if fused(graph, before, i, side) {
                 let outputs = std::mem::take(&mut graph.nodes[i].outputs);
                 graph.nodes[before].outputs = outputs.into_iter().take(1).collect();
-                graph.nodes[before].outputs.iter().flatten().for_each(|id| maker[*id as usize] = Some(before));
+                graph.nodes[before]
+                    .outputs
+                    .iter()
+                    .flatten()
+                    .for_each(|id| maker[*id as usize] = Some(before));
                 graph.nodes[i].inputs.clear();
                 break;
             }
@@ -37,8 +42,7 @@ fn constant(graph: &Graph, id: Option<u32>) -> Option<&Tensor> {
 fn fused(graph: &mut Graph, before: usize, i: usize, side: usize) -> bool {
     let constants: Vec<Option<Tensor>> =
         graph.nodes[i].inputs.iter().map(|id| constant(graph, *id).cloned()).collect();
-    let function =
-        if side == 0 { conv_activation(&*graph.nodes[i].operator, &constants) } else { None };
+    let function = if side == 0 { conv_activation(&*graph.nodes[i].operator, &constants) } else { None };
     // The bias must be a row as long as the constant matrix is wide.
     let columns = constant(graph, graph.nodes[before].inputs.get(1).copied().flatten())
         .filter(|b| b.rank() == 2 && b.ty() == ElementType::F32)
@@ -49,9 +53,8 @@ fn fused(graph: &mut Graph, before: usize, i: usize, side: usize) -> bool {
     let other = graph.nodes[i].inputs.get(1 - side).copied().flatten();
     let bias = other.filter(|id| {
         is_add(&*graph.nodes[i].operator)
-            && constant(graph, Some(*id)).is_some_and(|b| {
-                b.ty() == ElementType::F32 && b.rank() == 1 && Some(b.len()) == columns
-            })
+            && constant(graph, Some(*id))
+                .is_some_and(|b| b.ty() == ElementType::F32 && b.rank() == 1 && Some(b.len()) == columns)
     });
     let operator: &mut dyn Operator = &mut *graph.nodes[before].operator;
     let any = operator as &mut dyn Any;

@@ -26,7 +26,8 @@ pub(crate) fn read(path: &Path) -> Result<Case, String> {
     let value = |name: &str| -> Option<Value> {
         if let Some(len) = map.get(format!("{name}.len").as_str()) {
             let Data::I64(n) = len.data() else { return None };
-            let parts = (0..n[0]).map(|i| map.get(format!("{name}.{i}").as_str()).map(|t| (*t).clone().into()));
+            let parts =
+                (0..n[0]).map(|i| map.get(format!("{name}.{i}").as_str()).map(|t| (*t).clone().into()));
             return parts.collect::<Option<Vec<Value>>>().map(|v| Value::Sequence(v.into()));
         }
         map.get(name).map(|t| (*t).clone().into())

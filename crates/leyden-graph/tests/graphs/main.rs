@@ -4,4 +4,5 @@
 
 mod cases;
 mod models;
+mod mutations;
 mod nodes;

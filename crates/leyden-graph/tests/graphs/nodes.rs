@@ -25,7 +25,7 @@ const KNOWN: &[(&str, &str)] = &[
 const PASSED: usize = 1340;
 
 /// Returns the folder of the tests, written by Python once for each build folder.
-fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("onnx-nodes");
     if folder.join("tests.json").exists() {
         return Some(folder);
@@ -88,7 +88,11 @@ fn node_tests_of_our_operators_pass() {
     }
     let unknown: Vec<&String> =
         failed.iter().filter(|f| !KNOWN.iter().any(|(prefix, _)| f.starts_with(prefix))).collect();
-    println!("{passed} passed, {} failed, {} without operators: {missing:?}", failed.len(), missing.values().sum::<usize>());
+    println!(
+        "{passed} passed, {} failed, {} without operators: {missing:?}",
+        failed.len(),
+        missing.values().sum::<usize>()
+    );
     assert!(unknown.is_empty(), "{} tests failed:\n{}", unknown.len(), failed.join("\n"));
     assert!(passed >= PASSED, "only {passed} tests passed");
 }

@@ -192,11 +192,8 @@ fn part_impl<I: DenseSimd>(
         let k = block * DEPTH..((block + 1) * DEPTH).min(a.k);
         let mut panels: [&[f32]; TASK_PANELS] = [&[]; TASK_PANELS];
         if !k.is_empty() {
-            for ((p, panel), scratch) in part
-                .panels
-                .clone()
-                .zip(&mut panels)
-                .zip(scratch.chunks_exact_mut(DEPTH.min(a.k) * PANEL))
+            for ((p, panel), scratch) in
+                part.panels.clone().zip(&mut panels).zip(scratch.chunks_exact_mut(DEPTH.min(a.k) * PANEL))
             {
                 *panel = b.panel(p, k.clone(), &mut scratch[..k.len() * PANEL]);
             }
@@ -304,7 +301,9 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_definition_on_every_tier() {
-        for size in [[1, 1, 1], [13, 300, 33], [5, 0, 7], [64, 256, 16], [100, 77, 5], [7, 513, 130], [1, 40, 200]] {
+        for size in
+            [[1, 1, 1], [13, 300, 33], [5, 0, 7], [64, 256, 16], [100, 77, 5], [7, 513, 130], [1, 40, 200]]
+        {
             let [m, k, n] = size;
             let (a, b) = (values(m * k, 1), values(k * n, 2));
             let want = defined(&a, &b, size);

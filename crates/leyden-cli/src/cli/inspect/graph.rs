@@ -21,9 +21,7 @@ fn described(input: &GraphInput) -> String {
 }
 
 fn document(path: &Path, outline: &Outline) -> Value {
-    let input = |input: &GraphInput| {
-        json!({ "name": input.name, "type": input.ty.map(|ty| ty.name()), "shape": input.shape })
-    };
+    let input = |input: &GraphInput| json!({ "name": input.name, "type": input.ty.map(|ty| ty.name()), "shape": input.shape });
     json!({
         "file": path.display().to_string(),
         "format": "ONNX",

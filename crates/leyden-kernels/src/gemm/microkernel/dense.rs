@@ -77,11 +77,7 @@ impl<S: VectorSimd> DenseSimd for S {
                 }
             };
         }
-        if panels == 2 {
-            rows!(2, 1 2 3 4 5 6 7 8 9 10 11 12)
-        } else {
-            rows!(1, 1 2 3 4 5 6 7 8 9 10 11 12)
-        }
+        if panels == 2 { rows!(2, 1 2 3 4 5 6 7 8 9 10 11 12) } else { rows!(1, 1 2 3 4 5 6 7 8 9 10 11 12) }
     }
 }
 

@@ -257,16 +257,25 @@ impl<'s> Files<'s> {
     /// Makes a tensor of texts.
     fn texts(&self, raw: Raw<'_>) -> Result<OnnxTensor, Error> {
         let dims = raw.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect::<Option<Vec<_>>>();
-        let count = dims.as_ref().and_then(|dims| dims.iter().try_fold(1_usize, |n, dim| n.checked_mul(*dim)));
+        let count =
+            dims.as_ref().and_then(|dims| dims.iter().try_fold(1_usize, |n, dim| n.checked_mul(*dim)));
         let (Some(shape), Some(count)) = (dims, count) else {
-            return Err(ErrorKind::SizeOverflow { dims: raw.dims.clone() }.into());
+            return Err(ErrorKind::SizeOverflow { dims: raw.dims }.into());
         };
         if count != raw.texts.len() {
             return Err(broken(format!("has {} texts where {count} should be", raw.texts.len())).into());
         }
         let (name, type_name) = (raw.name, "STRING");
-        let info =
-            TensorInfo { name, type_name, type_id: u32::MAX, dtype: None, shape, file: 0, offset: 0, bytes: 0 };
+        let info = TensorInfo {
+            name,
+            type_name,
+            type_id: u32::MAX,
+            dtype: None,
+            shape,
+            file: 0,
+            offset: 0,
+            bytes: 0,
+        };
         Ok(OnnxTensor { info, bytes: FileBytes::new(Arc::clone(self.model), 0..0), texts: raw.texts })
     }
 
@@ -274,7 +283,11 @@ impl<'s> Files<'s> {
     fn bound(&mut self) -> Result<(), ErrorKind> {
         self.count = self.count.saturating_add(1);
         if self.count > MAX_TENSORS {
-            return Err(ErrorKind::TooMany { what: "number of tensors", count: self.count, most: MAX_TENSORS });
+            return Err(ErrorKind::TooMany {
+                what: "number of tensors",
+                count: self.count,
+                most: MAX_TENSORS,
+            });
         }
         Ok(())
     }
