@@ -43,7 +43,9 @@ impl<'a, 'i> Attributes<'a, 'i> {
 
     /// Notes attributes that change no result of ours.
     pub(crate) fn ignore(&self, names: &[&str]) {
-        names.iter().for_each(|name| drop(self.find(name)));
+        for name in names {
+            let _ = self.find(name);
+        }
     }
 
     fn kind<T>(&self, name: &str, wanted: &str) -> Result<T, Error> {
@@ -171,11 +173,6 @@ impl<'a, 'i> Attributes<'a, 'i> {
     /// Imports a graph within the node; the values of outer graphs become inputs of the node after its own.
     fn inner(&self, graph: &OnnxGraph) -> Result<Graph, Error> {
         self.importer.inner(graph, &mut self.captures.borrow_mut())
-    }
-
-    /// Returns true if the input is given.
-    pub(crate) fn has_input(&self, i: usize) -> bool {
-        self.node.inputs.get(i).is_some_and(|name| !name.is_empty())
     }
 
     /// Returns true if the output is used.

@@ -12,6 +12,7 @@
     clippy::needless_range_loop,
     reason = "positions, rows and channels are indices; several arrays share one index"
 )]
+#![allow(clippy::clone_on_copy, reason = "macros over the types of elements clone texts and copy numbers")]
 
 mod attributes;
 mod error;

@@ -197,6 +197,6 @@ impl Outline {
     /// The file is not valid.
     pub fn read(path: &Path) -> Result<Outline, Error> {
         let onnx = Onnx::open(path)?;
-        Ok(crate::import::outline(&onnx))
+        Ok(import::outline(&onnx))
     }
 }

@@ -75,11 +75,6 @@ impl<T: bytemuck::AnyBitPattern> Buffer<T> {
             Repr::File(_) => None,
         }
     }
-
-    /// Returns true if the values stay in a file.
-    pub(crate) fn is_mapped(&self) -> bool {
-        matches!(self.0, Repr::File(_))
-    }
 }
 
 /// Type of the elements of a tensor.
@@ -212,7 +207,6 @@ macro_rules! each_type {
         }
     };
 }
-pub(crate) use each_type;
 
 /// Makes values of the same type from an expression that gives a vector.
 macro_rules! same_type {

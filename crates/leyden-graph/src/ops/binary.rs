@@ -335,7 +335,7 @@ impl Operator for Compare {
             (data, _) => each_number!(data, values => typed(self.0, &joined, values, &b), None),
         };
         let values = values.ok_or_else(|| unlike(&a, &b))?;
-        one(Tensor::bools(joined.shape.clone(), values))
+        one(Tensor::bools(joined.shape, values))
     }
 }
 
@@ -502,11 +502,12 @@ impl Operator for Pow {
         if let Some(old) = self.0 {
             b = old.aligned(&a, b)?;
         }
-        if let (Data::F32(values), Data::F32(exponent), true) = (a.data(), b.data(), b.len() == 1) {
-            if exponent[0] == 2.0 && b.rank() <= a.rank() {
-                let squares = values.iter().map(|x| x * x).collect::<Vec<f32>>();
-                return one(Tensor::of(a.shape(), squares));
-            }
+        if let (Data::F32(values), Data::F32(exponent)) = (a.data(), b.data())
+            && exponent[..] == [2.0]
+            && b.rank() <= a.rank()
+        {
+            let squares = values.iter().map(|x| x * x).collect::<Vec<f32>>();
+            return one(Tensor::of(a.shape(), squares));
         }
         let joined = Joined::new(a.shape(), b.shape())?;
         ctx.elements(&joined.shape, 8)?;

@@ -151,7 +151,7 @@ impl Scan {
     fn sequence(
         &self,
         ctx: &Context<'_>,
-        given: Vec<Tensor>,
+        given: &[Tensor],
         captures: &[Option<Value>],
     ) -> Result<Vec<Value>, Error> {
         let states = given.len() - self.scanned;
@@ -210,7 +210,7 @@ impl Operator for Scan {
         }
         let captures: Vec<Option<Value>> = inputs.0[self.own..].to_vec();
         if !self.batched {
-            return Ok(self.sequence(ctx, given, &captures)?.into());
+            return Ok(self.sequence(ctx, &given, &captures)?.into());
         }
         if inputs.has(0) {
             return Err("lengths of sequences are not supported".into());
@@ -225,7 +225,7 @@ impl Operator for Scan {
                 part(x, 0, b, 1).reshaped(Shape::from_slice(&x.shape()[1..]))
             };
             let rows = given.iter().map(row).collect::<Result<Vec<_>, _>>()?;
-            for (i, value) in self.sequence(ctx, rows, &captures)?.into_iter().enumerate() {
+            for (i, value) in self.sequence(ctx, &rows, &captures)?.into_iter().enumerate() {
                 if all.len() <= i {
                     all.push(Vec::new());
                 }

@@ -10,8 +10,11 @@ use crate::tensor::{Tensor, same_type};
 /// Bounds of a part: attributes in version 1, inputs in later ones.
 #[derive(Debug)]
 struct Slice {
-    bounds: Option<(Vec<i64>, Vec<i64>, Option<Vec<i64>>)>,
+    bounds: Option<Bounds>,
 }
+
+/// Starts, ends and axes.
+type Bounds = (Vec<i64>, Vec<i64>, Option<Vec<i64>>);
 
 /// Returns first index, step and number of elements of a part of `n` elements.
 fn range(n: usize, start: i64, end: i64, step: i64) -> Result<(usize, i64, usize), Error> {

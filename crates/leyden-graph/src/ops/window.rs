@@ -118,16 +118,3 @@ impl Window {
         Ok(placed)
     }
 }
-
-impl Placed {
-    /// Returns the range of outputs along dimension `d` for which the kernel's position `k` is inside the input.
-    pub(crate) fn inside(&self, d: usize, k: usize, input: usize) -> (usize, usize) {
-        let shift = k * self.dilations[d];
-        let (before, stride) = (self.before[d], self.strides[d]);
-        // Input position: o * stride + shift - before.
-        let first = before.saturating_sub(shift).div_ceil(stride);
-        let end = (input + before).saturating_sub(shift).div_ceil(stride);
-        let end = end.min(self.output[d]);
-        (first.min(end), end)
-    }
-}

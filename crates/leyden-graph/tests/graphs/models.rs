@@ -76,7 +76,7 @@ fn real_graphs_agree_with_onnxruntime() {
             let each = outputs.iter().zip(&case.outputs).map(|(g, w)| format!("{:.1e}", difference(g, w)));
             Err(format!("differs: {line}; by output: {}", each.collect::<Vec<_>>().join(" ")))
         })();
-        println!("{name}: {result:?}");
+        eprintln!("{name}: {result:?}");
         wrong.extend(result.err().map(|e| format!("{name}: {e}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

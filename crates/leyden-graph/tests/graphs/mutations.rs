@@ -80,7 +80,7 @@ fn damaged_graphs_give_results_or_errors() {
         }
     }
     drop(std::panic::take_hook());
-    println!("{loaded} mutations, {ran} ran");
+    eprintln!("{loaded} mutations, {ran} ran");
     assert!(panicked.is_empty(), "{} panicked:\n{}", panicked.len(), panicked.join("\n"));
     assert!(slow.is_empty(), "{slow:?}");
     assert!(ran > 1000, "only {ran} mutations ran");

@@ -88,7 +88,7 @@ fn node_tests_of_our_operators_pass() {
     }
     let unknown: Vec<&String> =
         failed.iter().filter(|f| !KNOWN.iter().any(|(prefix, _)| f.starts_with(prefix))).collect();
-    println!(
+    eprintln!(
         "{passed} passed, {} failed, {} without operators: {missing:?}",
         failed.len(),
         missing.values().sum::<usize>()
