@@ -38,5 +38,5 @@ pub use limits::Limits;
 pub use model::{GraphInput, Model, Options, Outline};
 pub use ops::supported_operators;
 pub use shape::Shape;
-pub use tensor::{Buffer, Data, ElementType, Tensor};
+pub use tensor::{Buffer, Data, ElementType, Tensor, zeros};
 pub use value::{Key, Value};

@@ -539,3 +539,28 @@ impl Tensor {
         Tensor { shape: self.shape, data }
     }
 }
+
+/// Returns a tensor of zeros, or of empty texts.
+///
+/// # Errors
+/// The shape is too large.
+pub fn zeros(shape: &[usize], ty: ElementType) -> Result<Tensor, Error> {
+    let n = elements(shape)?;
+    let data = match ty {
+        ElementType::F32 => Data::F32(Buffer::new(vec![0.0; n])),
+        ElementType::F64 => Data::F64(Buffer::new(vec![0.0; n])),
+        ElementType::F16 => Data::F16(Buffer::new(vec![0; n])),
+        ElementType::BF16 => Data::BF16(Buffer::new(vec![0; n])),
+        ElementType::I64 => Data::I64(Buffer::new(vec![0; n])),
+        ElementType::I32 => Data::I32(Buffer::new(vec![0; n])),
+        ElementType::I16 => Data::I16(Buffer::new(vec![0; n])),
+        ElementType::I8 => Data::I8(Buffer::new(vec![0; n])),
+        ElementType::U64 => Data::U64(Buffer::new(vec![0; n])),
+        ElementType::U32 => Data::U32(Buffer::new(vec![0; n])),
+        ElementType::U16 => Data::U16(Buffer::new(vec![0; n])),
+        ElementType::U8 => Data::U8(Buffer::new(vec![0; n])),
+        ElementType::Bool => Data::Bool(Buffer::new(vec![0; n])),
+        ElementType::Text => Data::Text(Arc::new(vec![String::new(); n])),
+    };
+    Tensor::new(shape, data)
+}
