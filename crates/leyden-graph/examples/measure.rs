@@ -36,7 +36,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     times.sort();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let out = &mut std::io::stdout();
-    writeln!(out, "load {:.1} ms, median {:.3} ms, least {:.3} ms", ms(loaded), ms(times[runs / 2]), ms(times[0]))?;
+    writeln!(
+        out,
+        "load {:.1} ms, median {:.3} ms, least {:.3} ms",
+        ms(loaded),
+        ms(times[runs / 2]),
+        ms(times[0])
+    )?;
     let (_, nodes) = model.run_traced(&cpu, inputs)?;
     let mut kinds: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
     for node in &nodes {

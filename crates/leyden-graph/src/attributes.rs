@@ -5,24 +5,30 @@
 
 use crate::error::Error;
 use crate::graph::Graph;
-use crate::import::{Importer, tensor};
+use crate::stored::tensor;
 use crate::tensor::Tensor;
 use leyden_tensor::{OnnxAttribute, OnnxGraph, OnnxNode};
 use std::cell::RefCell;
+
+/// Import of graphs within nodes.
+pub(crate) trait Inner {
+    /// Imports a graph. `captures` are the outer values that it uses, by name.
+    fn inner(&self, graph: &OnnxGraph, captures: &mut Vec<String>) -> Result<Graph, Error>;
+}
 
 /// The attributes of a node, its operator set, and which inputs and outputs it has.
 pub(crate) struct Attributes<'a, 'i> {
     pub(crate) node: &'a OnnxNode,
     /// Version of the operator set of the node's domain.
     pub(crate) opset: i64,
-    pub(crate) importer: &'a Importer<'i>,
+    importer: &'i dyn Inner,
     read: RefCell<Vec<&'a str>>,
     /// Names of outer values that graphs within the node use, in the order of the inputs after the node's own.
     pub(crate) captures: RefCell<Vec<String>>,
 }
 
 impl<'a, 'i> Attributes<'a, 'i> {
-    pub(crate) fn new(node: &'a OnnxNode, opset: i64, importer: &'a Importer<'i>) -> Self {
+    pub(crate) fn new(node: &'a OnnxNode, opset: i64, importer: &'i dyn Inner) -> Self {
         Attributes { node, opset, importer, read: RefCell::default(), captures: RefCell::default() }
     }
 

@@ -2,31 +2,12 @@
 //! its last use.
 
 use crate::error::Error;
-use crate::graph::Graph;
+use crate::graph::{Context, Graph, Node, Outputs};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Outputs};
 use crate::tensor::ElementType;
+use crate::trace::NodeTime;
 use crate::value::Value;
-use std::cell::RefCell;
-use std::time::{Duration, Instant};
-
-/// Time that a node took.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NodeTime {
-    /// Name of the node.
-    pub node: String,
-    /// Operator.
-    pub operator: String,
-    /// Shapes of the inputs that are tensors.
-    pub shapes: Vec<Vec<usize>>,
-    /// Time; of a node with graphs including theirs.
-    pub time: Duration,
-}
-
-/// Times of nodes, while they are taken.
-#[derive(Debug, Default)]
-pub(crate) struct Trace(pub(crate) RefCell<Vec<NodeTime>>);
+use std::time::Instant;
 
 /// Computes a graph. `captures` are the outer values that it uses.
 ///
@@ -93,7 +74,7 @@ pub(crate) fn node_outputs(
 }
 
 /// Computes one node; floats of 16 bits are computed as 32-bit ones, except where they are only moved.
-fn computed(node: &crate::graph::Node, ctx: &Context<'_>, mut inputs: Inputs) -> Result<Outputs, Error> {
+fn computed(node: &Node, ctx: &Context<'_>, mut inputs: Inputs) -> Result<Outputs, Error> {
     let half = |value: &Option<Value>| match value {
         Some(Value::Tensor(tensor)) => {
             Some(tensor.ty()).filter(|ty| matches!(ty, ElementType::F16 | ElementType::BF16))

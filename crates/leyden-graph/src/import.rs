@@ -3,20 +3,20 @@
 //! Functions of the model are replaced by their nodes. Operators that are missing are collected, so that one error
 //! names them all.
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Inner};
 use crate::error::{Error, ErrorKind, Missing};
 use crate::graph::{Dim, Graph, Input, Node, ValueId};
-use crate::model::{GraphInput, Outline};
 use crate::ops;
-use crate::tensor::{Buffer, Data, ElementType, Tensor};
+use crate::outline::{GraphInput, Outline};
+use crate::stored::{stored, tensor};
+use crate::tensor::{ElementType, Tensor};
 use crate::value::Value;
 use leyden_tensor::{
-    FileBytes, Onnx, OnnxAttribute, OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxTensor, OnnxValue,
-    TensorInfo, WeightSource,
+    Onnx, OnnxAttribute, OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxValue, WeightSource,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::path::Path;
 
 /// Maximum number of nodes after functions were replaced by their nodes.
 const MAX_NODES: usize = 1 << 18;
@@ -35,7 +35,7 @@ impl Scope<'_> {
     }
 }
 
-/// What graphs of one model share while they are imported.
+/// State that the graphs of one model share while they are imported.
 pub(crate) struct Importer<'i> {
     opsets: &'i [(String, i64)],
     functions: &'i [OnnxFunction],
@@ -68,39 +68,6 @@ pub(crate) fn import(onnx: &Onnx) -> Result<Graph, Error> {
     if missing.is_empty() { Ok(graph) } else { Err(Error::new(ErrorKind::Missing(missing))) }
 }
 
-/// Returns a tensor of a file; its values stay there where they can.
-fn stored(info: &TensorInfo, bytes: FileBytes) -> Result<Tensor, Error> {
-    let data = match ElementType::named(info.type_name) {
-        Some(ElementType::F32) => Data::F32(Buffer::from_file(bytes)),
-        Some(ElementType::F64) => Data::F64(Buffer::from_file(bytes)),
-        Some(ElementType::F16) => Data::F16(Buffer::from_file(bytes)),
-        Some(ElementType::BF16) => Data::BF16(Buffer::from_file(bytes)),
-        Some(ElementType::I64) => Data::I64(Buffer::from_file(bytes)),
-        Some(ElementType::I32) => Data::I32(Buffer::from_file(bytes)),
-        Some(ElementType::I16) => Data::I16(Buffer::from_file(bytes)),
-        Some(ElementType::I8) => Data::I8(Buffer::from_file(bytes)),
-        Some(ElementType::U64) => Data::U64(Buffer::from_file(bytes)),
-        Some(ElementType::U32) => Data::U32(Buffer::from_file(bytes)),
-        Some(ElementType::U16) => Data::U16(Buffer::from_file(bytes)),
-        Some(ElementType::U8) => Data::U8(Buffer::from_file(bytes)),
-        Some(ElementType::Bool) => Data::Bool(Buffer::from_file(bytes)),
-        Some(ElementType::Text) | None => {
-            return Err(format!("values of type {} are not supported", info.type_name).into());
-        }
-    };
-    Tensor::new(&info.shape, data)
-}
-
-/// Returns a tensor of an attribute or of a graph within a node.
-pub(crate) fn tensor(tensor: &OnnxTensor) -> Result<Tensor, Error> {
-    if tensor.info.type_name == "STRING" {
-        let texts = tensor.texts.iter().map(|text| String::from_utf8(text.clone()));
-        let texts = texts.collect::<Result<Vec<_>, _>>().map_err(|_| "a text is not valid UTF-8")?;
-        return Tensor::new(&tensor.info.shape, Data::Text(Arc::new(texts)));
-    }
-    stored(&tensor.info, tensor.bytes.clone())
-}
-
 /// Returns a name of the tables for a domain.
 fn plain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
@@ -108,12 +75,13 @@ fn plain(domain: &str) -> &str {
 
 type Constants = Vec<(String, Result<Tensor, Error>)>;
 
-impl Importer<'_> {
-    /// Imports a graph within a node. `captures` are the outer values that it uses, by name.
-    pub(crate) fn inner(&self, graph: &OnnxGraph, captures: &mut Vec<String>) -> Result<Graph, Error> {
+impl Inner for Importer<'_> {
+    fn inner(&self, graph: &OnnxGraph, captures: &mut Vec<String>) -> Result<Graph, Error> {
         self.graph(graph, Vec::new(), captures)
     }
+}
 
+impl Importer<'_> {
     fn graph(
         &self,
         source: &OnnxGraph,
@@ -324,8 +292,18 @@ fn declared(input: &OnnxValue, id: ValueId) -> Input {
     Input { id, ty, shape: input.shape.as_ref().map(|dims| dims.iter().map(dim).collect()) }
 }
 
+impl Outline {
+    /// Reads what a file contains, without constants and whether or not its operators are supported.
+    ///
+    /// # Errors
+    /// The file is not valid.
+    pub fn read(path: &Path) -> Result<Outline, Error> {
+        Ok(outline(&Onnx::open(path)?))
+    }
+}
+
 /// Returns what a model contains.
-pub(crate) fn outline(onnx: &Onnx) -> Outline {
+fn outline(onnx: &Onnx) -> Outline {
     let mut outline = Outline {
         inputs: Vec::new(),
         outputs: onnx.graph().outputs.iter().map(|output| output.name.clone()).collect(),
@@ -378,7 +356,7 @@ fn count(
 ///
 /// # Errors
 /// The file is not valid, or values of a type are not supported.
-pub fn constants(path: &std::path::Path) -> Result<Vec<(String, Tensor)>, Error> {
+pub fn constants(path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
     let onnx = Onnx::open(path)?;
     let mut all = Vec::new();
     for info in onnx.tensor_info() {

@@ -1,18 +1,17 @@
 //! [`Model`]: a graph that is ready to run.
 
 use crate::error::Error;
-use crate::executor::{self, NodeTime, Trace};
-use crate::graph::{Dim, Graph};
+use crate::executor;
+use crate::graph::{Context, Dim, Graph};
 use crate::import;
 use crate::limits::Limits;
-use crate::operator::Context;
+use crate::outline::GraphInput;
 use crate::passes;
-use crate::tensor::ElementType;
+use crate::trace::{NodeTime, Trace};
 use crate::value::Value;
 use leyden_kernels::Cpu;
 use leyden_tensor::{Onnx, WeightSource};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Options of [`Model`].
@@ -24,32 +23,6 @@ pub struct Options {
     pub seed: u64,
     /// Compute the graph as it is in the file: no folding, no fusion.
     pub plain: bool,
-}
-
-/// An input of a graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GraphInput {
-    /// Name.
-    pub name: String,
-    /// Type of the elements, if the file gives it.
-    pub ty: Option<ElementType>,
-    /// Dimensions, if the file gives them: a number, a name, or `?`.
-    pub shape: Option<Vec<String>>,
-}
-
-/// Contents of a graph, for people.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Outline {
-    /// Inputs.
-    pub inputs: Vec<GraphInput>,
-    /// Names of the outputs.
-    pub outputs: Vec<String>,
-    /// Operators with the number of their nodes, those of graphs within nodes included.
-    pub operators: BTreeMap<String, usize>,
-    /// Operators that are not supported, in the form of messages.
-    pub missing: Vec<String>,
 }
 
 /// A graph with its constants, ready to run.
@@ -188,15 +161,4 @@ impl Model {
 
 fn context<'c>(cpu: &'c Cpu, options: Options, trace: Option<&'c Trace>) -> Context<'c> {
     Context { cpu, limits: options.limits, nodes: Cell::new(0), random: Cell::new(options.seed), trace }
-}
-
-impl Outline {
-    /// Reads what a file contains, without constants and whether or not its operators are supported.
-    ///
-    /// # Errors
-    /// The file is not valid.
-    pub fn read(path: &Path) -> Result<Outline, Error> {
-        let onnx = Onnx::open(path)?;
-        Ok(import::outline(&onnx))
-    }
 }

@@ -1,7 +1,7 @@
 //! Pictures as tensors: JPEG and PNG, decoded without C.
 
 use crate::error::Error;
-use crate::model::GraphInput;
+use crate::outline::GraphInput;
 use crate::shape::Shape;
 use crate::tensor::{ElementType, Tensor};
 use image::imageops::FilterType;

@@ -1,8 +1,8 @@
 //! Tensors as nested lists in JSON.
 
 use crate::error::Error;
-use crate::model::GraphInput;
 use crate::ops::cast;
+use crate::outline::GraphInput;
 use crate::shape::{MAX_RANK, Shape};
 use crate::tensor::{Data, ElementType, Tensor, each_number};
 use crate::value::{Key, Value};

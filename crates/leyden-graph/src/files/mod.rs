@@ -5,7 +5,7 @@ mod json;
 mod npy;
 
 use crate::error::Error;
-use crate::model::GraphInput;
+use crate::outline::GraphInput;
 use crate::value::Value;
 use std::path::Path;
 

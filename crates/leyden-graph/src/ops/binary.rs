@@ -2,8 +2,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::elementwise::Joined;
 use crate::tensor::{Buffer, Data, Element, Tensor, each_number};
 use smallvec::SmallVec;
@@ -185,7 +185,7 @@ pub(crate) fn combine(ctx: &Context<'_>, op: Arithmetic, mut a: Tensor, b: Tenso
     }
 }
 
-/// How the second shape is aligned with the first in versions before 7: at the end, or at an axis if `broadcast` is set.
+/// Alignment of the second shape with the first in versions before 7: at the end, or at an axis if `broadcast` is set.
 #[derive(Clone, Copy, Debug)]
 struct Old {
     axis: Option<i64>,

@@ -2,8 +2,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::tensor::{Buffer, Data, ElementType, Tensor, each_number};
 use leyden_tensor::quant::{f32_to_bf16, f32_to_f16};
 use std::sync::Arc;

@@ -3,9 +3,8 @@
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::executor;
-use crate::graph::Graph;
+use crate::graph::{Context, Graph, Operator, Outputs};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs};
 use crate::ops::concat::{joined, part};
 use crate::shape::{Shape, axis};
 use crate::tensor::Tensor;

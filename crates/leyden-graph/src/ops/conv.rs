@@ -5,8 +5,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::unary::Function;
 use crate::ops::window::{Placed, Spatial, Window};
 use crate::shape::{Shape, product};

@@ -1,7 +1,7 @@
 //! Loops over elements: one tensor, or two that are broadcast.
 
 use crate::error::Error;
-use crate::operator::Context;
+use crate::graph::Context;
 use crate::shape::{Shape, broadcast, broadcast_strides, for_offsets};
 
 /// Number of elements of a task.
@@ -17,7 +17,7 @@ pub(crate) fn map_f64(ctx: &Context<'_>, x: &mut [f64], f: impl Fn(f64) -> f64 +
     ctx.cpu.for_blocks(x, 1, TASK, |_, x| x.iter_mut().for_each(|x| *x = f(*x)));
 }
 
-/// How two shapes are read as one: dimensions that are contiguous in both are joined.
+/// Two shapes read as one: dimensions that are contiguous in both are joined.
 #[derive(Debug)]
 pub(crate) struct Joined {
     /// Shape of the result.

@@ -2,8 +2,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::binary::Number;
 use crate::shape::{Shape, axis, product, strides};
 use crate::tensor::{Data, Tensor, both_types, same_type};
@@ -157,7 +157,7 @@ pub(crate) fn gather_nd(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Err
     Ok(Box::new(GatherNd { batch: crate::shape::size(a.int_or("batch_dims", 0)?)? }))
 }
 
-/// How scattered values join those that are there.
+/// Combination of scattered values with those that are there.
 #[derive(Clone, Copy, Debug)]
 enum Reduction {
     None,

@@ -2,8 +2,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::shape::{Shape, axes, axis, broadcast, broadcast_strides, for_offsets, product, size, strides};
 use crate::tensor::{Tensor, same_type};
 use smallvec::SmallVec;

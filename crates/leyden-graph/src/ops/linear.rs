@@ -2,8 +2,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::binary::Number;
 use crate::shape::{Shape, product};
 use crate::tensor::{Data, Tensor, each_number, same_type};

@@ -6,8 +6,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs};
 use crate::tensor::Tensor;
 use std::any::Any;
 
@@ -248,6 +248,7 @@ const OPERATORS: &[(&str, &str, i64, Make)] = &[
     (ONNX, "QLinearMatMul", 10, quantize::qlinear_matmul),
     (ONNX, "ConvInteger", 10, quantize::conv_integer),
     (ONNX, "QLinearConv", 10, quantize::qlinear_conv),
+    (MICROSOFT, "QGemm", 1, quantize::qgemm),
     (MICROSOFT, "QLinearAdd", 1, quantize::qlinear_add),
     (MICROSOFT, "QLinearMul", 1, quantize::qlinear_mul),
     (MICROSOFT, "QLinearSigmoid", 1, quantize::qlinear_sigmoid),

@@ -5,8 +5,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::conv::{Sizes, Windows, sizes as conv_sizes, three};
 use crate::ops::window::Window;
 use crate::shape::{Shape, axis, broadcast, broadcast_strides, for_offsets, product};
@@ -55,7 +55,7 @@ pub(crate) fn quantised(x: f32, scale: f32, zero: f32, [low, high]: [f32; 2]) ->
     if q >= low { q.min(high) } else { low }
 }
 
-/// Where each element's scale is: `block` elements of `axis` share one.
+/// Place of each element's scale: `block` elements of `axis` share one.
 struct Scales {
     strides: Shape,
     /// Dimension in blocks, and the elements of a block.
@@ -694,4 +694,54 @@ pub(crate) fn matmul_integer_to_float(_: &Attributes<'_, '_>) -> Result<Box<dyn 
 
 pub(crate) fn dynamic_quantize_matmul(_: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error> {
     Ok(Box::new(ToFloat { dynamic: true }))
+}
+
+/// Product of quantised matrices with a bias (onnxruntime's QGemm).
+#[derive(Debug)]
+struct QGemm {
+    alpha: f32,
+    turned: [bool; 2],
+}
+
+impl Operator for QGemm {
+    fn run(&self, ctx: &Context<'_>, inputs: Inputs) -> Result<Outputs, Error> {
+        let matrix = |i: usize, turned: bool| -> Result<Tensor, Error> {
+            let x = inputs.tensor(i)?;
+            if x.rank() != 2 {
+                return Err(
+                    format!("input {i} has shape {:?} where two dimensions should be", x.shape()).into()
+                );
+            }
+            Ok(if turned { crate::ops::layout::transposed(x, &[1, 0]) } else { x.clone() })
+        };
+        let (a, b) = (matrix(0, self.turned[0])?, matrix(3, self.turned[1])?);
+        let (x, w) = (centred(&a, inputs.optional(2)?, 2)?, centred(&b, inputs.optional(5)?, 1)?);
+        let (shape, mut sums) = integer_product(ctx, (&x, a.shape()), (&w, b.shape()))?;
+        let n = shape[1].max(1);
+        if let Some(bias) = inputs.optional_values::<i32>(6)? {
+            if bias.len() != n {
+                return Err(format!("a bias for {n} columns has another length").into());
+            }
+            sums.iter_mut().enumerate().for_each(|(i, v)| *v = v.wrapping_add(bias[i % n]));
+        }
+        let (sa, sb) = (scalar(inputs.tensor(1)?)?, inputs.tensor(4)?.to_f32()?);
+        if sb.len() != 1 && sb.len() != n {
+            return Err(format!("{} scales for {n} columns", sb.len()).into());
+        }
+        let factor = |i: usize| self.alpha * sa * sb[if sb.len() == 1 { 0 } else { i % n }];
+        if !inputs.has(7) {
+            return one(Tensor::of(
+                shape,
+                sums.iter().enumerate().map(|(i, s)| *s as f32 * factor(i)).collect(),
+            ));
+        }
+        let sy = scalar(inputs.tensor(7)?)?;
+        let data = requantised(&sums, |i| factor(i) / sy, inputs.tensor(8)?)?;
+        one(Tensor::with(shape, data))
+    }
+}
+
+pub(crate) fn qgemm(a: &Attributes<'_, '_>) -> Result<Box<dyn Operator>, Error> {
+    let turned = [a.flag("transA", false)?, a.flag("transB", false)?];
+    Ok(Box::new(QGemm { alpha: a.float_or("alpha", 1.0)?, turned }))
 }

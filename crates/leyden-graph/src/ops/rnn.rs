@@ -5,8 +5,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs};
 use crate::ops::layout::transposed;
 use crate::ops::quantize::{dynamic, widened};
 use crate::ops::unary::Function;

@@ -5,8 +5,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::binary::Number;
 use crate::shape::{Shape, axis, product, size};
 use crate::tensor::{ElementType, Tensor, each_number};

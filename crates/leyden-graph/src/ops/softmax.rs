@@ -2,8 +2,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::layout::transposed;
 use crate::ops::reduce::sum_lanes;
 use crate::shape::{axis, product};

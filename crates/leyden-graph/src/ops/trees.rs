@@ -5,8 +5,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs};
 use crate::ops::linear::{Labels, PostTransform};
 use crate::shape::Shape;
 use crate::tensor::{Data, Tensor};
@@ -369,7 +369,7 @@ impl Operator for Regressor {
         let (mut scores, rows) = self.0.all(ctx, inputs.tensor(0)?)?;
         scores.chunks_exact_mut(self.0.targets.max(1)).for_each(|row| self.0.post.apply(row));
         let shape: Shape = [rows, self.0.targets].into_iter().collect();
-        crate::operator::one(Tensor::of(shape, scores))
+        crate::graph::one(Tensor::of(shape, scores))
     }
 }
 
@@ -388,7 +388,7 @@ impl Operator for TreeEnsemble {
         let (mut scores, rows) = self.0.all(ctx, x)?;
         scores.chunks_exact_mut(self.0.targets.max(1)).for_each(|row| self.0.post.apply(row));
         let shape: Shape = [rows, self.0.targets].into_iter().collect();
-        crate::operator::one(crate::ops::cast::cast(Tensor::of(shape, scores), x.ty())?)
+        crate::graph::one(crate::ops::cast::cast(Tensor::of(shape, scores), x.ty())?)
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::attributes::Attributes;
 use crate::error::Error;
+use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
-use crate::operator::{Context, Operator, Outputs, one};
 use crate::ops::elementwise::{map_f32, map_f64};
 use crate::tensor::{Buffer, Data, Tensor};
 use leyden_kernels::ops as kernels;

@@ -1,8 +1,7 @@
 //! Gives graphs within nodes the constants of the outer graph that they use.
 
 use crate::error::Error;
-use crate::graph::Graph;
-use crate::operator::Context;
+use crate::graph::{Context, Graph};
 use crate::value::Value;
 
 /// Copies constants; they share their values.

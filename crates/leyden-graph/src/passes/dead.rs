@@ -1,8 +1,7 @@
 //! Removes nodes whose outputs nobody uses, and constants that are not used.
 
 use crate::error::Error;
-use crate::graph::Graph;
-use crate::operator::Context;
+use crate::graph::{Context, Graph};
 
 /// Removes dead nodes and constants.
 pub(crate) fn run(graph: &mut Graph, _ctx: &Context<'_>) -> Result<(), Error> {

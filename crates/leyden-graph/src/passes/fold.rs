@@ -2,9 +2,8 @@
 
 use crate::error::Error;
 use crate::executor::node_outputs;
-use crate::graph::Graph;
+use crate::graph::{Context, Graph};
 use crate::inputs::Inputs;
-use crate::operator::Context;
 use crate::value::Value;
 
 /// Maximum size of a folded constant, bytes, unless its inputs have a quarter of it: constants take memory for good.

@@ -1,11 +1,10 @@
 //! Convolutions with what follows them: batch normalisation becomes part of filters and bias, an activation is computed
 //! with the results.
 
+use super::uses::uses;
 use crate::error::Error;
-use crate::graph::Graph;
-use crate::operator::{Context, Operator};
+use crate::graph::{Context, Graph, Operator};
 use crate::ops::{Conv, Function, batch_norm_affine, conv_activation};
-use crate::passes::uses;
 use crate::tensor::Tensor;
 use std::any::Any;
 

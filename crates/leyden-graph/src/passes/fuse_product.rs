@@ -1,10 +1,9 @@
 //! Products with what follows them: a bias of the columns, and an activation.
 
+use super::uses::uses;
 use crate::error::Error;
-use crate::graph::Graph;
-use crate::operator::{Context, Operator};
+use crate::graph::{Context, Graph, Operator};
 use crate::ops::{Gemm, MatMul, conv_activation, is_add};
-use crate::passes::uses;
 use crate::tensor::{ElementType, Tensor};
 use std::any::Any;
 

@@ -8,10 +8,10 @@ mod dead;
 mod fold;
 mod fuse_conv;
 mod fuse_product;
+mod uses;
 
 use crate::error::Error;
-use crate::graph::Graph;
-use crate::operator::Context;
+use crate::graph::{Context, Graph};
 use crate::tensor::Tensor;
 use leyden_kernels::Cpu;
 
@@ -39,17 +39,6 @@ pub(crate) fn run(graph: &mut Graph, ctx: &Context<'_>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Returns, for each value, the number of its uses, and the node that gives it.
-pub(crate) fn uses(graph: &Graph) -> (Vec<usize>, Vec<Option<usize>>) {
-    let (mut count, mut maker) = (vec![0; graph.values.len()], vec![None; graph.values.len()]);
-    for (i, node) in graph.nodes.iter().enumerate() {
-        node.inputs.iter().flatten().for_each(|id| count[*id as usize] += 1);
-        node.outputs.iter().flatten().for_each(|id| maker[*id as usize] = Some(i));
-    }
-    graph.outputs.iter().for_each(|id| count[*id as usize] += 1);
-    (count, maker)
 }
 
 /// Lets operators take their constants into faster forms.

@@ -112,7 +112,7 @@ pub struct DenseRows<'a> {
     pub stride: usize,
 }
 
-/// What is done with finished results, in this order.
+/// Changes of finished results, in this order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenseEpilogue<'a> {
     /// Added to each row's results.

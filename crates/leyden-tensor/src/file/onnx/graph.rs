@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::model::{OnnxAttribute, OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxValue};
 use super::tensor::{Files, Place};
-use super::wire::{Slice, broken};
+use super::wire::{Slice, broken, opset};
 use crate::error::{Error, ErrorKind};
 use crate::file::TensorInfo;
 use crate::file::gguf::check_name;
@@ -222,7 +222,7 @@ impl<'r, 's> Reader<'r, 's> {
                     let at = graph.nodes.len();
                     graph.nodes.push(self.node(field.bytes("node")?, 1, at)?);
                 }
-                9 => function.opsets.push(super::opset(field.bytes("opset_import")?)?),
+                9 => function.opsets.push(opset(field.bytes("opset_import")?)?),
                 10 => function.domain = self.name(field.bytes("domain")?, "domain")?,
                 11 => function.defaults.push(self.attribute(field.bytes("attribute_proto")?, 1)?),
                 13 => function.overload = self.name(field.bytes("overload")?, "overload")?,

@@ -29,7 +29,7 @@ pub use model::{OnnxAttribute, OnnxDim, OnnxFunction, OnnxGraph, OnnxNode, OnnxT
 
 use graph::{Parsed, Reader};
 use tensor::{Files, Place};
-use wire::{Slice, broken, pair};
+use wire::{Slice, broken, opset, pair};
 
 /// An ONNX model: its graph, and its initialisers as tensors.
 ///
@@ -215,19 +215,4 @@ fn join(source: &Arc<Source>, files: Files<'_>, found: Vec<(TensorInfo, Place)>)
         parts.push((derived, own));
     }
     Tensors::new(parts)
-}
-
-fn opset(mut message: Slice<'_>) -> Result<(String, i64), Error> {
-    let (mut domain, mut version) = (String::new(), 0);
-    while let Some((number, field)) = message.next()? {
-        match number {
-            1 => domain = field.text("domain")?,
-            2 => version = field.int("version")?,
-            _ => {}
-        }
-    }
-    if domain == "ai.onnx" {
-        domain.clear();
-    }
-    Ok((domain, version))
 }

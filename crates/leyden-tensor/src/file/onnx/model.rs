@@ -36,7 +36,7 @@ pub struct OnnxNode {
     pub outputs: Vec<String>,
     /// Attributes.
     pub attributes: Vec<(String, OnnxAttribute)>,
-    /// Which of several functions of the name a node calls.
+    /// Distinguishes functions of one name.
     pub overload: String,
 }
 

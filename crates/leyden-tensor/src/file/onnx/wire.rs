@@ -185,6 +185,22 @@ pub(super) fn pair(mut message: Slice<'_>) -> Result<(String, String), ErrorKind
     Ok((key, value))
 }
 
+/// Reads the domain and the version of an operator set.
+pub(super) fn opset(mut message: Slice<'_>) -> Result<(String, i64), ErrorKind> {
+    let (mut domain, mut version) = (String::new(), 0);
+    while let Some((number, field)) = message.next()? {
+        match number {
+            1 => domain = field.text("domain")?,
+            2 => version = field.int("version")?,
+            _ => {}
+        }
+    }
+    if domain == "ai.onnx" {
+        domain.clear();
+    }
+    Ok((domain, version))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
