@@ -129,7 +129,8 @@ impl Drafter {
                 }
             }
             None => {
-                let read = self.engine.tables().fit(Some(&scope_of(request)), tokens, tokens.len()).cached_tokens;
+                let read =
+                    self.engine.tables().fit(Some(&scope_of(request)), tokens, tokens.len()).cached_tokens;
                 Progress { read, skipped: 0, behind: tokens.len() - read, is_reading: false }
             }
         }
@@ -226,7 +227,15 @@ impl Drafter {
         } else {
             // Blocks with skipped tokens before them are of no use to others.
             let (sequence, sinks) = (tables.open(), tokens[..SINKS].to_vec());
-            Text { sequence, tokens: Vec::new(), certain: 0, upto: from, skipped: from - SINKS, sinks, is_reading }
+            Text {
+                sequence,
+                tokens: Vec::new(),
+                certain: 0,
+                upto: from,
+                skipped: from - SINKS,
+                sinks,
+                is_reading,
+            }
         };
         self.texts.insert(wish.request, text);
     }
@@ -240,7 +249,8 @@ impl Drafter {
         made: &mut Made,
     ) -> Result<(), Error> {
         loop {
-            let mut open: Vec<&mut Turn<'_>> = turns.iter_mut().filter(|turn| !turn.feed.is_empty()).collect();
+            let mut open: Vec<&mut Turn<'_>> =
+                turns.iter_mut().filter(|turn| !turn.feed.is_empty()).collect();
             if open.is_empty() {
                 return Ok(());
             }
@@ -331,7 +341,8 @@ pub fn check_draft(target: &dyn Network, draft: &dyn Network) -> Result<(), Erro
     if !draft.config().generates() || !target.config().generates() {
         return refuse("an encoder generates no text".to_owned());
     }
-    let is_recurrent = |model: &dyn Network| model.kv_shape(KvType::F16).is_ok_and(|shape| shape.state_bytes() > 0);
+    let is_recurrent =
+        |model: &dyn Network| model.kv_shape(KvType::F16).is_ok_and(|shape| shape.state_bytes() > 0);
     if is_recurrent(draft) {
         return refuse("its recurrent layers cannot go back to before a rejected token".to_owned());
     }

@@ -229,7 +229,9 @@ impl<A: Answer> Generator<A> {
     /// # Errors
     /// The draft model failed. It is dropped; the step is as it was planned.
     pub fn draft(&mut self, step: &mut Step, clock: &dyn Fn() -> Duration) -> Result<(), Error> {
-        let Some(drafter) = self.drafter.as_mut().filter(|_| !step.scheduled.is_empty()) else { return Ok(()) };
+        let Some(drafter) = self.drafter.as_mut().filter(|_| !step.scheduled.is_empty()) else {
+            return Ok(());
+        };
         let wishes = self.scheduler.wishes(step, &|request, tokens| drafter.progress(request, tokens));
         if wishes.is_empty() {
             return Ok(());

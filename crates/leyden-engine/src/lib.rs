@@ -19,10 +19,10 @@ mod states;
 mod tables;
 mod windows;
 
+pub use drafter::check_draft;
 pub use engine::{
     Engine, EngineOptions, OutputRow, Outputs, StateRow, StepEntry, StepOutput, StepPlan, WholeText,
 };
-pub use drafter::check_draft;
 pub use error::{Error, ErrorKind};
 pub use generation::{Answer, Generator, LogitReader, Outcome};
 pub use leyden_models::{ActivationSums, Adapter, AdapterSet, MatrixInput, MatrixSums, Pooling};

@@ -146,7 +146,16 @@ pub(crate) async fn submit(
     }
     reserved.taken = prompt;
     let usage = Usage { prompt, ..Usage::default() };
-    Ok(Running { call, mailbox, usage, generated: vec![0; choices], drafts: vec![(0, 0); choices], open: choices, reserved, result })
+    Ok(Running {
+        call,
+        mailbox,
+        usage,
+        generated: vec![0; choices],
+        drafts: vec![(0, 0); choices],
+        open: choices,
+        reserved,
+        result,
+    })
 }
 
 /// Returns the facts of a model for the audit log. Its files are hashed at the first request, if they are not yet.

@@ -5,8 +5,8 @@ use crate::calibrated::Calibrated;
 use crate::defaults::Defaults;
 use crate::fingerprint::Fingerprint;
 use crate::worker_options::WorkerOptions;
-use leyden_engine::Pooling;
 use leyden_engine::sample::SamplingParams;
+use leyden_engine::{MAX_STATE_DRAFTS, Pooling};
 use leyden_kernels::Cpu;
 use leyden_models::{Network, Prompts};
 use leyden_text::{ChatTemplate, Tokenizer};
@@ -87,7 +87,7 @@ impl Model {
         let drafting = self.draft.as_ref().map_or(0, of_draft);
         let engine = drafting
             + o.kv_tokens * token
-            + o.parallel * state
+            + (o.parallel + if o.speculate { MAX_STATE_DRAFTS } else { 0 }) * state
             + if state == 0 { 0 } else { o.state_cache }
             + self.network.workspace_bytes(o.step_tokens, o.parallel);
         let adapters: usize = self.adapters.iter().map(|served| served.adapter.bytes()).sum();

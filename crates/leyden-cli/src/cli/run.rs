@@ -61,7 +61,9 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupt = Interrupt::install(if edited { Idle::Stay } else { Idle::Exit })?;
     let model = open(args, request.model.as_deref())?;
     let context = args.ctx.filter(|n| *n > 0);
-    let session = model.session(&SessionOptions::new().context(context).kv_type(args.kv_type).speculation(!args.no_speculation))?;
+    let session = model.session(
+        &SessionOptions::new().context(context).kv_type(args.kv_type).speculation(!args.no_speculation),
+    )?;
     interrupt.ready();
     let special_in_content = args.special_in_content;
     let mode = if args.raw { Mode::Raw } else { Mode::Chat { special_in_content } };

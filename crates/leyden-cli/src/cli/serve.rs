@@ -122,7 +122,8 @@ fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Pr
         Settings { aliases: own, lora: lora.clone(), draft: draft_path.clone(), ..Settings::of(args) }
     };
     let (mut loaded, mut on_demand, directory) = (Vec::new(), Vec::new(), Directory::default());
-    let stored = Stored::new(common.clone(), Settings { draft: None, ..Settings::of(args) }, directory.clone());
+    let stored =
+        Stored::new(common.clone(), Settings { draft: None, ..Settings::of(args) }, directory.clone());
     // A model that cannot be served is left out; the others are served.
     let mut left_out = Vec::new();
     for Entry { name, model, mut settings } in entries {

@@ -3,8 +3,8 @@
 use super::*;
 
 mod masked;
-mod propose;
 mod mirostat;
+mod propose;
 mod reference;
 
 fn sampler(params: SamplingParams, n: usize) -> Sampler {

@@ -242,7 +242,8 @@ impl DraftPlan {
         drafted: usize,
     ) {
         let Some(plain) = self.target.predict(load) else { return };
-        let of_rows = |rows: &usize| StepLoad { samples: *rows as f64, others: 0.0, positions: load.positions };
+        let of_rows =
+            |rows: &usize| StepLoad { samples: *rows as f64, others: 0.0, positions: load.positions };
         let drafting: f64 = steps.iter().filter_map(|rows| self.draft_seconds(of_rows(rows))).sum();
         let all = self.target.predict(StepLoad { samples: load.samples + drafted as f64, ..load });
         let added = drafting + (all.unwrap_or(plain) - plain).max(0.0);

@@ -67,16 +67,16 @@ impl Scheduler {
 
     /// Returns the drafts that the draft model is to make for the step that was planned last, and has made no draft
     /// for. `progress` returns its progress in the text of a request.
-    pub fn wishes(
-        &mut self,
-        step: &Step,
-        progress: &dyn Fn(&Request, &[u32]) -> Progress,
-    ) -> Vec<Wish> {
+    pub fn wishes(&mut self, step: &Step, progress: &dyn Fn(&Request, &[u32]) -> Progress) -> Vec<Wish> {
         let (rest, decoding) = (self.spare_drafts, self.decoding());
-        let Some(drafts) = self.drafts.as_mut().filter(|_| self.under_way && rest > 0) else { return Vec::new() };
+        let Some(drafts) = self.drafts.as_mut().filter(|_| self.under_way && rest > 0) else {
+            return Vec::new();
+        };
         let load = load(step);
         let mut candidates = Vec::new();
-        for (i, t) in self.running.iter().enumerate().filter(|(_, t)| drafts_for(t) && t.part.draft.is_empty()) {
+        for (i, t) in
+            self.running.iter().enumerate().filter(|(_, t)| drafts_for(t) && t.part.draft.is_empty())
+        {
             let most = MAX_DRAFT.min(t.limit - t.tokens.len() - 1);
             let progress = progress(&t.request, &t.tokens);
             let (rate, left) = (t.acceptance.rate(drafts.expected()), drafts.left(t.generated()));
@@ -97,8 +97,11 @@ impl Scheduler {
             let Progress { skipped, behind, is_reading, .. } = c.progress;
             // A text is read to its end once that is begun.
             let is_ready = behind <= READ || is_reading;
-            let reading =
-                if is_reading || is_ready && skipped == 0 { None } else { drafts.reading(load, decoding, c, lengths.gain) };
+            let reading = if is_reading || is_ready && skipped == 0 {
+                None
+            } else {
+                drafts.reading(load, decoding, c, lengths.gain)
+            };
             (is_ready || reading.is_some()).then(|| Wish {
                 request: self.running[c.task].request.id,
                 read: reading.unwrap_or(behind),
@@ -130,7 +133,9 @@ impl Scheduler {
         let read = made.iter().map(|(_, draft)| draft.read).sum();
         let mut drafted = 0;
         for (request, draft) in made {
-            let Some(t) = self.running.iter_mut().find(|t| t.request.id == request && drafts_for(t)) else { continue };
+            let Some(t) = self.running.iter_mut().find(|t| t.request.id == request && drafts_for(t)) else {
+                continue;
+            };
             let Some(sequence) = t.sequence else { continue };
             let tokens = draft.tokens;
             (t.part.by_model, t.part.doubt) = (!tokens.is_empty() || draft.doubt.is_some(), draft.doubt);

@@ -3,8 +3,10 @@
 use super::recurrent;
 use super::shared::{embedded, engine, engine_on};
 use leyden_engine::sample::{Penalties, Proposal, Sampler, SamplingParams};
-use leyden_engine::schedule::{KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions, Step, verify};
-use leyden_engine::{Answer, AdapterSet, Engine, Generator, OutputRow, Scope};
+use leyden_engine::schedule::{
+    KeyId, PromptRows, Request, RequestId, Scheduler, SchedulerOptions, Step, verify,
+};
+use leyden_engine::{AdapterSet, Answer, Engine, Generator, OutputRow, Scope};
 use leyden_kernels::attention::KvType;
 use leyden_kernels::{Cpu, Tier};
 use leyden_tensor::{Gguf, WeightSource};
@@ -81,7 +83,12 @@ fn draft(noise: u8) -> Engine {
 /// Sampling of a request: greedy, drawn, or drawn with penalties.
 fn params(i: u64) -> SamplingParams {
     let penalties = Penalties { repeat: if i % 3 == 2 { 1.2 } else { 1.0 }, ..Penalties::default() };
-    SamplingParams { seed: i, temperature: [0.0, 0.8, 1.3][i as usize % 3], penalties, ..SamplingParams::default() }
+    SamplingParams {
+        seed: i,
+        temperature: [0.0, 0.8, 1.3][i as usize % 3],
+        penalties,
+        ..SamplingParams::default()
+    }
 }
 
 fn prompt(i: u64) -> Vec<u32> {
@@ -178,12 +185,14 @@ fn any_draft_model_gives_the_same_tokens() {
     for noise in [0, 3, 60] {
         let (mut drafted, mut accepted) = (0, 0);
         for options in [wide(), narrow] {
-            let (got, (made, right)) = answers(target(), Some(draft(noise)), options, &which, |i| request(i, prompt(i)));
+            let (got, (made, right)) =
+                answers(target(), Some(draft(noise)), options, &which, |i| request(i, prompt(i)));
             assert!(got == want, "noise {noise}, together");
             (drafted, accepted) = (drafted + made, accepted + right);
         }
         for i in &which {
-            let (got, (made, right)) = answers(target(), Some(draft(noise)), wide(), &[*i], |i| request(i, prompt(i)));
+            let (got, (made, right)) =
+                answers(target(), Some(draft(noise)), wide(), &[*i], |i| request(i, prompt(i)));
             assert!(got[i] == want[i], "noise {noise}, {i} alone");
             (drafted, accepted) = (drafted + made, accepted + right);
         }
@@ -200,14 +209,19 @@ fn recurrent_models_give_the_same_tokens_with_drafts() {
     for name in ["lfm2", "mamba2", "granitehybrid", "qwen3next"] {
         let vocabulary = recurrent::engine(name, 4, 64).model().vocabulary() as u32;
         // A text that repeats itself.
-        let of = |i: u64| request(i, (0..40 + 9 * i as u32).map(|t| (t * t % (7 + i as u32)) % vocabulary).collect());
+        let of = |i: u64| {
+            request(i, (0..40 + 9 * i as u32).map(|t| (t * t % (7 + i as u32)) % vocabulary).collect())
+        };
         let quiet = SchedulerOptions { weights_read_tokens: 0.0, ..wide() };
         let (want, none) = answers(recurrent::engine(name, 4, 64), None, quiet, &[0, 1, 2], of);
         assert_eq!(none, (0, 0));
         let eager = SchedulerOptions { weights_read_tokens: 200.0, ..wide() };
         let (got, drafts) = answers(recurrent::engine(name, 4, 64), None, eager, &[0, 1, 2], of);
         assert!(got == want, "{name}");
-        assert!(drafts.0 > drafts.1 && drafts.1 > 0, "{name}: some are rejected and some accepted: {drafts:?}");
+        assert!(
+            drafts.0 > drafts.1 && drafts.1 > 0,
+            "{name}: some are rejected and some accepted: {drafts:?}"
+        );
     }
 }
 

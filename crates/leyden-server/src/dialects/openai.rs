@@ -131,7 +131,12 @@ impl Head {
     /// Adds the usage of the request and, as llama-server does, its timings.
     fn account(&self, shown: &mut Value, usage: Usage) {
         shown["usage"] = self::usage(usage);
-        let tokens = Tokens { prompt: usage.prompt, cached: usage.cached, generated: usage.completion, drafts: usage.drafts };
+        let tokens = Tokens {
+            prompt: usage.prompt,
+            cached: usage.cached,
+            generated: usage.completion,
+            drafts: usage.drafts,
+        };
         shown["timings"] = timings::so_far(&self.entry, tokens);
     }
 

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden-engine/tests/fixtures/storyteller-q4_0.gguf");
+const SMALL: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../leyden-engine/tests/fixtures/storyteller-q4_0.gguf");
 
 fn start(speculate: bool) -> Arc<App> {
     let model = model(WorkerOptions { speculate, ..worker_options() });
@@ -32,7 +33,9 @@ fn a_draft_model_changes_no_text_and_is_counted() {
             let want = ask(&plain, COMPLETIONS, body.clone()).await;
             let got = ask(&drafting, COMPLETIONS, body).await;
             assert_eq!(want["choices"], got["choices"], "seed {seed}");
-            let details = |answer: &Value, key: &str| answer["usage"]["completion_tokens_details"][key].as_u64().unwrap();
+            let details = |answer: &Value, key: &str| {
+                answer["usage"]["completion_tokens_details"][key].as_u64().unwrap()
+            };
             assert_eq!(details(&want, "accepted_prediction_tokens"), 0);
             assert!(want["timings"].get("draft_n").is_none());
             let (right, wrong) =

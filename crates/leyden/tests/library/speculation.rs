@@ -49,6 +49,7 @@ fn a_draft_model_needs_the_same_vocabulary() {
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../leyden-text/tests/data/unigram.gguf");
     let error = Model::open(storyteller(), &LoadOptions::new().draft(other)).unwrap_err().to_string();
     assert!(error.starts_with("draft: ") && error.contains("vocabulary"), "{error}");
-    let error = Model::open(storyteller(), &LoadOptions::new().draft(PathBuf::from("/no/such.gguf"))).unwrap_err();
+    let error =
+        Model::open(storyteller(), &LoadOptions::new().draft(PathBuf::from("/no/such.gguf"))).unwrap_err();
     assert!(error.to_string().contains("/no/such.gguf"), "{error}");
 }

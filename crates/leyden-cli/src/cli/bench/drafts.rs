@@ -66,7 +66,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let found = |path: &std::path::PathBuf| model_file::locate(path);
     let draft = args.draft.as_ref().map(found).transpose()?;
     let options = LoadOptions::new().threads(args.threads.first().copied()).isa(isa).exact(exact).int8(int8);
-    let options = options.threads_batch(args.threads_batch.first().copied()).packs(args.packs.cache()).draft(draft);
+    let options =
+        options.threads_batch(args.threads_batch.first().copied()).packs(args.packs.cache()).draft(draft);
     let model = match args.model() {
         Some(path) => Model::open(found(path)?, &options)?,
         None => Model::embedded(&options)?,
@@ -85,7 +86,10 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let without = answer(&mut plain, &tokens, most)?;
             let with = answer(&mut drafting, &tokens, most)?;
             if without.tokens != with.tokens {
-                return Err(Failure::new(format!("{}: the text with drafts differs: this is a bug", row.name)));
+                return Err(Failure::new(format!(
+                    "{}: the text with drafts differs: this is a bug",
+                    row.name
+                )));
             }
             if round > 0 {
                 row.tokens += with.tokens.len();
@@ -106,7 +110,8 @@ fn prompts(args: &Args) -> Result<Vec<(String, String)>, Failure> {
     }
     let read = |path: &std::path::PathBuf| {
         let shown = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| Failure::new(format!("{shown}: cannot read: {error}")))?;
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::new(format!("{shown}: cannot read: {error}")))?;
         Ok((shown, text))
     };
     args.prompt_file.iter().map(read).collect()

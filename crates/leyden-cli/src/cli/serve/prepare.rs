@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leyden::{Adapter, GenerateOptions, LoadOptions, Model, ModelFile, Pooling};
+use leyden_engine::MAX_STATE_DRAFTS;
 use leyden_kernels::attention::BLOCK_TOKENS;
 use leyden_models::ModelConfig;
 use leyden_server::{
@@ -86,7 +87,9 @@ pub(super) fn need(settings: &Settings, model: &Model, name: &str) -> Result<Nee
     }
     let (parallel, step) = (settings.parallel(), step_tokens(settings, config, config.context));
     let shape = model.network().kv_shape(settings.kv_type).map_err(leyden::Error::from)?;
-    let workspace = model.network().workspace_bytes(step, parallel) + parallel * shape.state_bytes();
+    // Draft tokens keep copies of recurrent states.
+    let states = parallel + if settings.speculate { MAX_STATE_DRAFTS } else { 0 };
+    let workspace = model.network().workspace_bytes(step, parallel) + states * shape.state_bytes();
     // A draft model has a cache of as many tokens.
     let (mut token_bytes, mut workspace) = (shape.token_bytes(), workspace);
     if let Some(draft) = model.draft() {

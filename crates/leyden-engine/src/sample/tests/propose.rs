@@ -30,7 +30,8 @@ fn shares(params: &SamplingParams, (target, draft): &(Vec<f32>, Vec<f32>)) -> [f
     let (mut s, mut d) = (sampler(params, target.len()), sampler(params, target.len()));
     let q = d.distribution(draft, 0).unwrap();
     let p = s.distribution(target, 0).unwrap();
-    let of = |all: &[(u32, f64)], id: u32| all.iter().find(|(other, _)| *other == id).map_or(0.0, |(_, p)| *p);
+    let of =
+        |all: &[(u32, f64)], id: u32| all.iter().find(|(other, _)| *other == id).map_or(0.0, |(_, p)| *p);
     let overlap: f64 = p.iter().map(|(id, p)| p.min(of(&q, *id))).sum();
     let best = of(&p, q[0].0);
     let right = (0..POSITIONS)
@@ -41,7 +42,8 @@ fn shares(params: &SamplingParams, (target, draft): &(Vec<f32>, Vec<f32>)) -> [f
 
 #[test]
 fn sampled_tokens_have_the_models_distribution_whatever_is_drafted() {
-    let plain = SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingParams::default() };
+    let plain =
+        SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingParams::default() };
     let (target, draft) = logits(12, 1.0, 1.0);
     let want = sampler(&plain, 12).distribution(&target, 0).unwrap();
     // The first token after a position, and the one after an accepted draft token.
@@ -69,11 +71,16 @@ fn sampled_tokens_have_the_models_distribution_whatever_is_drafted() {
 
 #[test]
 fn one_random_number_for_both_draws_is_nearly_as_good_as_rejection() {
-    let plain = SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingParams::default() };
-    for (params, width) in [(&plain, 3.0), (&plain, 1.5), (&SamplingParams::default(), 3.0), (&SamplingParams::default(), 1.5)] {
+    let plain =
+        SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingParams::default() };
+    for (params, width) in
+        [(&plain, 3.0), (&plain, 1.5), (&SamplingParams::default(), 3.0), (&SamplingParams::default(), 1.5)]
+    {
         for difference in [0.0, 0.2, 0.5, 1.0] {
             let [same, best, overlap] = shares(params, &logits(2000, width, difference));
-            println!("width {width}, difference {difference}: same number {same:.3}, best token {best:.3}, overlap {overlap:.3}");
+            println!(
+                "width {width}, difference {difference}: same number {same:.3}, best token {best:.3}, overlap {overlap:.3}"
+            );
             assert!(same <= overlap + 0.02 && (difference > 0.0 || same == 1.0));
         }
     }
