@@ -11,6 +11,7 @@ mod requests;
 mod setting;
 mod template;
 mod texts;
+mod windows;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -120,11 +121,28 @@ fn check(args: &Args, output: Output, is_openai: bool, input: &mut Input) -> Res
         }
         _ => {}
     }
+    if args.window.is_some() {
+        check_window(args, output, is_openai)?;
+    }
     if args.row_timeout.is_some() && !is_openai && !matches!(args.task, Some(Task::Chat | Task::Complete)) {
         let what = "--row-timeout: a row of this task is one step, which cannot be ended";
         return Err(
             Failure::usage(what).hint("leave it out: the context of the model bounds the time of a row")
         );
+    }
+    Ok(())
+}
+
+/// Checks that the task and the output are ones for windows.
+fn check_window(args: &Args, output: Output, is_openai: bool) -> Result<(), Failure> {
+    if is_openai || !matches!(args.task, Some(Task::Classify | Task::Embed)) {
+        return Err(Failure::usage("--window: only with --task classify and embed")
+            .hint("extract and rerank read long texts in parts by themselves; for others cut the text: --prompt-template '{{ text[:2500] }}'"));
+    }
+    if args.task == Some(Task::Embed) && matches!(output, Output::Npy | Output::Text) {
+        let name = args.output.display();
+        return Err(Failure::usage(format!("{name}: a row has one vector for each window, with its place"))
+            .hint("name an output that ends in .jsonl or .parquet"));
     }
     Ok(())
 }

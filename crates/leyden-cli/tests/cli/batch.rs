@@ -262,6 +262,8 @@ fn wrong_usage_says_what_to_do() {
         (vec![&input, &text, "--task", "chat"], "line breaks"),
         (vec![&input, &out, "--task", "embed", "--row-timeout", "3"], "--row-timeout"),
         (vec![&input, &out, "--task", "chat", "--shard", "4/3"], "K/N"),
+        (vec![&input, &out, "--task", "chat", "--window", "9"], "--window: only with"),
+        (vec![&input, &npy, "--task", "embed", "--window", "9"], "one vector for each window"),
         (vec![&input, &out, "--task", "chat", "--prompt-template", "nothing"], "names no field"),
     ] {
         let told = leyden(&[vec!["batch"], arguments.clone()].concat()).failed(2);
@@ -269,6 +271,71 @@ fn wrong_usage_says_what_to_do() {
     }
     leyden(&["batch", &empty, &out, "--task", "complete", "-q"]).ok();
     assert_eq!(fs::read_to_string(&out).unwrap(), "");
+}
+
+/// Windows of a text give what rows with their parts give.
+#[test]
+fn long_texts_are_read_in_windows() {
+    let files = Files::new();
+    let (folder, _) = model(&files, "bert, labels");
+    // The third text is too long for the model in windows of 4000 characters, and has no window too long in those of 10.
+    let long = "w5 w6 ".repeat(1000);
+    let rows =
+        format!("{{\"text\":\"w5 w6 w7 w8 w9 w10 w11\"}}\n{{\"text\":\"w9\"}}\n{{\"text\":\"{long}\"}}\n");
+    let input = files.add("in.jsonl", rows.as_bytes());
+    let ask = |input: &str, task: &str, more: &[&str]| {
+        let out = files.path("out.jsonl");
+        leyden(&[&["batch", input, &out, "--task", task, "-m", &folder, "-q", "--restart"], more].concat())
+            .ok();
+        read(&out)
+    };
+    let labelled = ask(&input, "classify", &["--window", "10", "--top", "9"]);
+    let vectors = ask(&input, "embed", &["--window", "10"]);
+    let text = "w5 w6 w7 w8 w9 w10 w11";
+    let windows = vectors[0]["windows"].as_array().unwrap();
+    let places: Vec<(u64, u64)> =
+        windows.iter().map(|w| (w["start"].as_u64().unwrap(), w["end"].as_u64().unwrap())).collect();
+    assert_eq!(places, [(0, 11), (10, 21), (20, 22)]);
+    let parts: String = places
+        .iter()
+        .map(|(a, b)| format!("{{\"text\":\"{}\"}}\n", &text[*a as usize..*b as usize]))
+        .collect();
+    let parts = files.add("parts.jsonl", parts.as_bytes());
+    for (window, part) in windows.iter().zip(ask(&parts, "embed", &[])) {
+        assert_eq!(window["embedding"], part["embedding"]);
+    }
+    let of_parts = ask(&parts, "classify", &["--top", "9"]);
+    let labels = labelled[0]["labels"].as_array().unwrap();
+    assert_eq!(labels.len(), of_parts[0]["labels"].as_array().unwrap().len());
+    assert_eq!((&labelled[0]["label"], &labelled[0]["start"]), (&labels[0]["label"], &labels[0]["start"]));
+    for label in labels {
+        let at = places.iter().position(|place| place.0 == label["start"].as_u64().unwrap()).unwrap();
+        let scores = |part: &Value| {
+            let all = part["labels"].as_array().unwrap();
+            all.iter().find(|one| one["label"] == label["label"]).unwrap()["score"].as_f64().unwrap()
+        };
+        assert_eq!(label["score"].as_f64().unwrap(), scores(&of_parts[at]));
+        assert!(of_parts.iter().all(|part| scores(part) <= scores(&of_parts[at])));
+    }
+    assert_eq!((labelled[1]["start"].as_u64(), labelled[1]["end"].as_u64()), (Some(0), Some(2)));
+    assert_eq!(vectors[2]["windows"].as_array().unwrap().len(), 600);
+    let out = files.path("out.jsonl");
+    let told = leyden(&[
+        "batch",
+        &input,
+        &out,
+        "--task",
+        "embed",
+        "-m",
+        &folder,
+        "-q",
+        "--restart",
+        "--window",
+        "4000",
+    ])
+    .failed(1);
+    assert!(told.contains("row 3") && told.contains(" tokens, but the model takes "), "{told}");
+    assert!(read(&out)[1]["windows"].is_array());
 }
 
 /// A run is killed three times at random; nothing is lost, nothing is there twice, and the order is kept. Between the

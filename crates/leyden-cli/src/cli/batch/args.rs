@@ -105,6 +105,9 @@ pub(crate) struct Args {
     /// Number of dimensions of vectors; by default all
     #[arg(long, value_name = "N")]
     pub(super) dimensions: Option<usize>,
+    /// Leave vectors at their length instead of scaling them to length 1
+    #[arg(long)]
+    pub(super) no_normalize: bool,
     /// Name of the model's prompt to put before each text of embed
     #[arg(long, value_name = "NAME")]
     pub(super) prompt_name: Option<String>,
@@ -114,6 +117,10 @@ pub(crate) struct Args {
     /// Truncate texts that are too long for the model; by default they are errors
     #[arg(long)]
     pub(super) truncate: bool,
+    /// Read texts in windows of N characters, for classify and embed: a label has its best score and the place of that
+    /// window, a row of embed a vector for each window
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) window: Option<u32>,
     /// Compute part K of N alone; the outputs of all N parts together have each row once
     #[arg(long, value_name = "K/N")]
     pub(super) shard: Option<Shard>,

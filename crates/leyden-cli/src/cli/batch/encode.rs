@@ -3,13 +3,14 @@
 use super::args::Task;
 use super::setting::{Counts, Setting};
 use super::texts::Texts;
+use super::windows::{self, Best, Vectors};
 use crate::cli::classify::{self, Described};
 use crate::cli::embed::Vector;
 use crate::cli::encoding::results;
 use crate::cli::extract;
 use crate::cli::failure::Failure;
 use crate::cli::rows::{self, Shown, Sink};
-use leyden::{EmbedOptions, Embedder, Error, SpanOptions};
+use leyden::{EmbedOptions, Embedder, Error, Label, SpanOptions};
 use leyden_batch::{Answer, Groups, Item, Source};
 use serde_json::Value;
 use std::sync::Arc;
@@ -25,16 +26,7 @@ pub(super) fn run(
     let mut options = EmbedOptions::default().truncate(args.truncate);
     let rows = (source, sink);
     match task {
-        Task::Classify if args.labels.are_given() => {
-            let described = Described::new(&args.labels.described()?, setting.model)?;
-            each(setting, rows, &options, texts, |embedder, texts| {
-                let vectors = embedder.embed(texts)?;
-                Ok(vectors.iter().map(|vector| classify::best(described.nearest(vector), args.top)).collect())
-            })
-        }
-        Task::Classify => each(setting, rows, &options, texts, |embedder, texts| {
-            Ok(embedder.classify(texts)?.into_iter().map(|labels| classify::best(labels, args.top)).collect())
-        }),
+        Task::Classify => labels(setting, rows, &options, texts),
         Task::Extract => {
             let labels = args.labels.names()?;
             let spans = SpanOptions::default().threshold(args.threshold).nested(args.nested);
@@ -50,11 +42,54 @@ pub(super) fn run(
         _ => {
             options.pooling = args.pooling;
             options.dimensions = args.dimensions;
+            options.normalize = !args.no_normalize;
             options.prompt_name.clone_from(&args.prompt_name);
+            let Some(length) = args.window else {
+                return each(setting, rows, &options, texts, |embedder, texts| {
+                    Ok(embedder.embed(texts)?.into_iter().map(Vector).collect())
+                });
+            };
             each(setting, rows, &options, texts, |embedder, texts| {
-                Ok(embedder.embed(texts)?.into_iter().map(Vector).collect())
+                windows::compute(texts, length as usize, |texts| embedder.embed(texts), Vectors::join)
             })
         }
+    }
+}
+
+/// Computes the best labels of texts: of the model's own, or of those of the options.
+fn labels(
+    setting: &Setting<'_>,
+    rows: (Box<dyn Source + '_>, &mut Sink<'_>),
+    options: &EmbedOptions,
+    texts: &Texts,
+) -> Result<Counts, Failure> {
+    let (given, top) = (&setting.args.labels, setting.args.top);
+    let described =
+        given.are_given().then(|| Described::new(&given.described()?, setting.model)).transpose()?;
+    let described = described.as_ref();
+    let Some(length) = setting.args.window else {
+        return each(setting, rows, options, texts, |embedder, texts| {
+            let labels = all_labels(embedder, described, texts)?;
+            Ok(labels.into_iter().map(|labels| classify::best(labels, top)).collect())
+        });
+    };
+    each(setting, rows, options, texts, |embedder, texts| {
+        let compute = |texts: &[&str]| all_labels(embedder, described, texts);
+        windows::compute(texts, length as usize, compute, |windows| Best::join(windows, top))
+    })
+}
+
+/// Returns all labels of each text with their scores: the described ones, or the model's own.
+fn all_labels<'l, 'm: 'l>(
+    embedder: &mut Embedder<'m>,
+    described: Option<&'l Described>,
+    texts: &[&str],
+) -> Result<Vec<Vec<Label<'l>>>, Error> {
+    match described {
+        Some(described) => {
+            Ok(embedder.embed(texts)?.iter().map(|vector| described.nearest(vector)).collect())
+        }
+        None => embedder.classify(texts),
     }
 }
 

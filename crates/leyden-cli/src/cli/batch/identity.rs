@@ -31,9 +31,8 @@ impl Identity {
         let model =
             model.map_or_else(|| "embedded".to_owned(), |path| format!("{:016x}", inputs::identity(path)));
         let Args { task, format, system, max_tokens, labels, top, aggregation, threshold, nested, .. } = args;
-        let Args {
-            pooling, dimensions, prompt_name, query, truncate, shard, arithmetic, ctx, kv_type, ..
-        } = args;
+        let Args { pooling, dimensions, no_normalize, prompt_name, query, truncate, window, .. } = args;
+        let Args { shard, arithmetic, ctx, kv_type, .. } = args;
         let generation = args.sampling.options(None).map_or_else(
             |_| String::new(),
             |mut options| {
@@ -44,7 +43,7 @@ impl Identity {
         let described = labels.described().ok();
         let settings = format!(
             "{} {task:?} {format:?} {system:?} {max_tokens:?} {described:?} {top} {aggregation} {threshold} {nested} {pooling:?} \
-             {dimensions:?} {prompt_name:?} {query:?} {truncate} {shard:?} {arithmetic:?} {ctx:?} {kv_type:?} {} {schema:?} \
+             {dimensions:?} {no_normalize} {prompt_name:?} {query:?} {truncate} {window:?} {shard:?} {arithmetic:?} {ctx:?} {kv_type:?} {} {schema:?} \
              {generation} {:?}",
             env!("CARGO_PKG_VERSION"),
             texts.identity(),
