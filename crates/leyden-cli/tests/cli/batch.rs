@@ -278,13 +278,15 @@ fn wrong_usage_says_what_to_do() {
 fn long_texts_are_read_in_windows() {
     let files = Files::new();
     let (folder, _) = model(&files, "bert, labels");
+    // The folder of the first files is the model.
+    let outputs = Files::new();
     // The third text is too long for the model in windows of 4000 characters, and has no window too long in those of 10.
     let long = "w5 w6 ".repeat(1000);
     let rows =
         format!("{{\"text\":\"w5 w6 w7 w8 w9 w10 w11\"}}\n{{\"text\":\"w9\"}}\n{{\"text\":\"{long}\"}}\n");
     let input = files.add("in.jsonl", rows.as_bytes());
     let ask = |input: &str, task: &str, more: &[&str]| {
-        let out = files.path("out.jsonl");
+        let out = outputs.path("out.jsonl");
         leyden(&[&["batch", input, &out, "--task", task, "-m", &folder, "-q", "--restart"], more].concat())
             .ok();
         read(&out)
@@ -319,7 +321,7 @@ fn long_texts_are_read_in_windows() {
     }
     assert_eq!((labelled[1]["start"].as_u64(), labelled[1]["end"].as_u64()), (Some(0), Some(2)));
     assert_eq!(vectors[2]["windows"].as_array().unwrap().len(), 600);
-    let out = files.path("out.jsonl");
+    let out = outputs.path("out.jsonl");
     let told = leyden(&[
         "batch",
         &input,
@@ -334,7 +336,7 @@ fn long_texts_are_read_in_windows() {
         "4000",
     ])
     .failed(1);
-    assert!(told.contains("row 3") && told.contains(" tokens, but the model takes "), "{told}");
+    assert!(told.contains("line 3") && told.contains(" tokens, but the model takes "), "{told}");
     assert!(read(&out)[1]["windows"].is_array());
 }
 
