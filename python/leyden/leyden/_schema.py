@@ -20,12 +20,22 @@ def is_pydantic(given: object) -> bool:
     return isinstance(given, type) and hasattr(given, "model_json_schema")
 
 
+def closed(schema: Any) -> Any:
+    """Returns a schema whose objects have no other properties than those that it names, unless it says so itself."""
+    if isinstance(schema, Mapping):
+        made = {key: closed(value) for key, value in schema.items()}
+        if schema.get("type") == "object" and "properties" in schema:
+            made.setdefault("additionalProperties", False)
+        return made
+    return [closed(value) for value in schema] if isinstance(schema, list) else schema
+
+
 def schema_text(schema: Schema) -> str:
     """Returns a schema as JSON."""
     if isinstance(schema, str):
         return schema
     if is_pydantic(schema):
-        return json.dumps(schema.model_json_schema())  # type: ignore[union-attr]
+        return json.dumps(closed(schema.model_json_schema()))  # type: ignore[union-attr]
     if isinstance(schema, Mapping):
         return json.dumps(schema)
     raise RequestError(f"schema: a dictionary, JSON text or a pydantic model is expected, not {schema!r}")
@@ -107,12 +117,15 @@ def tools_text(tools: Sequence[Tool]) -> str:
     listed = []
     for tool in tools:
         if isinstance(tool, Mapping):
-            listed.append(dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)})
+            described = dict(tool["function"] if "function" in tool else tool)
+            if "parameters" in described:
+                described["parameters"] = closed(described["parameters"])
+            listed.append({"type": "function", "function": described})
         elif is_pydantic(tool):
             described = {
                 "name": tool.__name__,
                 "description": inspect.getdoc(tool) or "",
-                "parameters": tool.model_json_schema(),  # type: ignore[attr-defined]
+                "parameters": closed(tool.model_json_schema()),  # type: ignore[attr-defined]
             }
             listed.append({"type": "function", "function": described})
         elif callable(tool):

@@ -62,6 +62,14 @@ pub(crate) fn of_library(py: Python<'_>, error: &leyden::Error) -> PyErr {
     }
 }
 
+/// Returns the exception of an error of loading: of the model, unless it is of an option or of memory.
+pub(crate) fn of_loading(py: Python<'_>, error: &leyden::Error) -> PyErr {
+    match error {
+        leyden::Error::Option { .. } | leyden::Error::Resources(_) => of_library(py, error),
+        _ => ModelError::new_err(error.to_string()),
+    }
+}
+
 /// Returns the exception of a name that is no model, with its hint.
 pub(crate) fn of_hub(py: Python<'_>, error: &leyden_hub::Error) -> PyErr {
     let raised = ModelError::new_err(error.to_string());

@@ -2,7 +2,7 @@
 
 use crate::answers::Pending;
 use crate::convert::{ids, matrix, tokens};
-use crate::errors::{of_hub, of_library, refused};
+use crate::errors::{of_hub, of_library, of_loading, refused};
 use crate::options::{self, ModelOptions};
 use crate::tasks::Tasks;
 use crate::turns::{self, NativeTurn};
@@ -94,7 +94,7 @@ impl NativeModel {
             told?;
             opened
         };
-        let model = opened.map_err(|error| of_library(py, &error))?;
+        let model = opened.map_err(|error| of_loading(py, &error))?;
         batch.context = batch.context.or(Some(model.config().context.min(CONTEXT)));
         py.check_signals()?;
         Ok(NativeModel {

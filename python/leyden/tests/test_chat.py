@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
 
 import leyden
-from conftest import ROOT, absent
+from conftest import ROOT, absent, needs
 
 TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}"
@@ -18,17 +20,15 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def chatty(tmp_path_factory: pytest.TempPathFactory) -> leyden.Model:
-    """A tiny model of the hub's layout with a chat template."""
-    source = ROOT / "crates/leyden-engine/tests/fixtures/hf/qwen2"
+    """The model of stories with a chat template."""
+    needs("gguf")
+    source = ROOT.parent / "shared/demo-model/storyteller-f16.gguf"
     if not source.exists():
         absent(f"{source} is absent")
-    folder = tmp_path_factory.mktemp("chat")
-    for file in source.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    config = folder / "tokenizer_config.json"
-    settings = json.loads(config.read_text()) if config.exists() else {}
-    config.write_text(json.dumps({**settings, "chat_template": TEMPLATE}))
-    return leyden.Model(folder)
+    made = tmp_path_factory.mktemp("chat") / "chat.gguf"
+    command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--chat-template", TEMPLATE, source, made]
+    subprocess.run(command, check=True, capture_output=True)
+    return leyden.Model(made)
 
 
 def get_weather(city: str, days: int = 1) -> str:

@@ -21,7 +21,7 @@ def snippets() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
-        found += [(f"{page.name}:{number}", block) for number, block in enumerate(blocks, 1)]
+        found += [(f"{page.name}:{number}", block) for number, block in enumerate(blocks, 1) if "leyden" in block]
     return found
 
 
