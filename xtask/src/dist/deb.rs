@@ -6,14 +6,19 @@ use super::archive::{gz, tar_gz};
 use super::target::Target;
 use super::tree::{Files, Item};
 use super::{VERSION, read};
+use crate::command::output;
 
 /// Person and address in packages; there is no other.
 const MAINTAINER: &str = "leyden maintainers <leyden@example.com>";
 
 /// Returns the file name of the package.
 pub(super) fn name(target: &Target) -> String {
-    let libc = if target.is_static() { "" } else { "+glibc" };
-    format!("leyden_{VERSION}{libc}_{}.deb", target.debian)
+    format!("leyden_{}_{}.deb", version(target), target.debian)
+}
+
+/// Returns the version of the package; a program that needs glibc has another.
+fn version(target: &Target) -> String {
+    if target.is_static() { VERSION.to_owned() } else { format!("{VERSION}+glibc") }
 }
 
 /// Returns the package; `glibc` is the version that the program needs.
@@ -24,7 +29,7 @@ pub(super) fn package(
     glibc: Option<&str>,
     time: u64,
 ) -> Result<Vec<u8>, String> {
-    let data = data(root, files)?;
+    let data = data(root, files, &version(target))?;
     let size = data.iter().map(|item| item.bytes.len().div_ceil(1024)).sum();
     let control = Item {
         path: "./control".to_owned(),
@@ -53,32 +58,37 @@ pub(super) fn package(
 fn control(target: &Target, glibc: Option<&str>, kibibytes: usize) -> String {
     let depends =
         glibc.map_or_else(String::new, |version| format!("Depends: libc6 (>= {version}), libgcc-s1\n"));
-    let libc = if target.is_static() { "" } else { "+glibc" };
     format!(
-        "Package: leyden\nVersion: {VERSION}{libc}\nArchitecture: {}\nMaintainer: {MAINTAINER}\nInstalled-Size: {kibibytes}\n\
+        "Package: leyden\nVersion: {}\nArchitecture: {}\nMaintainer: {MAINTAINER}\nInstalled-Size: {kibibytes}\n\
          {depends}Recommends: ca-certificates\nSection: science\nPriority: optional\n\
          Description: language models and encoders on processors\n \
          The program leyden runs language models, embedders, rerankers and classifiers\n \
          on CPUs, on the command line and as a server with the interfaces of OpenAI,\n \
          Anthropic and Ollama.\n",
+        version(target),
         target.debian
     )
 }
 
 /// Returns the files of the package.
-fn data(root: &Path, files: &Files<'_>) -> Result<Vec<Item>, String> {
+fn data(root: &Path, files: &Files<'_>, version: &str) -> Result<Vec<Item>, String> {
     let item = |path: &str, bytes: Vec<u8>| Item {
         path: format!("./{path}"),
         bytes,
         is_program: path == "usr/bin/leyden",
     };
     let unit = files.unit.replace("/usr/local/bin/leyden", "/usr/bin/leyden");
-    let changes = gz(&read(&root.join("CHANGELOG.md"))?)?;
+    let date = output(root, "git", &["log", "-1", "--format=%cD"]);
+    let date = date.unwrap_or_else(|_| "Thu, 1 Jan 1970 00:00:00 +0000".to_owned());
+    let changes = format!(
+        "leyden ({version}) unstable; urgency=medium\n\n  * NEWS.md.gz lists the changes.\n\n -- {MAINTAINER}  {date}\n"
+    );
     let mut items = vec![
         item("usr/bin/leyden", files.program.clone()),
         item("usr/lib/systemd/system/leyden.service", unit.into_bytes()),
         item("usr/share/doc/leyden/sbom.cdx.json", files.sbom.clone()),
-        item("usr/share/doc/leyden/changelog.gz", changes),
+        item("usr/share/doc/leyden/changelog.gz", gz(changes.as_bytes())?),
+        item("usr/share/doc/leyden/NEWS.md.gz", gz(&read(&root.join("CHANGELOG.md"))?)?),
         item("usr/share/doc/leyden/copyright", copyright(files)),
     ];
     for (paper, bytes) in files.papers.iter().filter(|(paper, _)| paper != "LICENSE") {
