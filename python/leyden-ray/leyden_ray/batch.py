@@ -40,8 +40,8 @@ class Report:
 class UnitActor:
     """Actor of Ray Data that computes units. It is made once for each process."""
 
-    def __init__(self, source, output, options, threads, program, version):
-        self.engine = Engine(options, threads, program)
+    def __init__(self, source, output, options, threads, program, version, folder):
+        self.engine = Engine(options, threads, program, folder)
         found = programs.version(self.engine.program)
         if found != version:
             raise LeydenError(f"{self.engine.program} on {socket.gethostname()} is {found}, on the first machine {version}")
@@ -67,8 +67,8 @@ def run(source, output, options, *, actors=2, threads=1, unit_rows=1000, restart
     """Computes every row of `source` into `output` on the cluster that Ray is connected to; starts a local one otherwise.
 
     `options` are words of `leyden batch`, such as `["--task", "embed", "--model", "all-MiniLM-L6-v2"]`. Both files and the model must
-    be seen by all machines at the same paths. Rows keep their order. The same call continues a run that ended early.
-    `progress` is called with each outcome. Returns a `Report`. Raises `LeydenError`.
+    be seen by all machines at the same paths, relative ones from this process's folder. Rows keep their order. The same call continues a
+    run that ended early. `progress` is called with each outcome. Returns a `Report`. Raises `LeydenError`.
     """
     began = time.monotonic()
     source, output = os.path.abspath(source), os.path.abspath(output)
@@ -88,7 +88,7 @@ def run(source, output, options, *, actors=2, threads=1, unit_rows=1000, restart
     state.begin(identity, restart)
     left = [unit for unit in units if state.counts(unit) is None]
     if left:
-        arguments = (source, output, engine.options, threads, program, version)
+        arguments = (source, output, engine.options, threads, program, version, os.getcwd())
         for outcome in _spread(left, arguments, min(actors, len(left)), threads):
             if progress:
                 progress(outcome)

@@ -19,10 +19,15 @@ MAX_STARTS = 20
 
 
 class Engine:
-    """`leyden batch` with fixed options. `options` are its words after IN and OUT, without `--threads`."""
+    """`leyden batch` with fixed options. `options` are its words after IN and OUT, without `--threads`.
 
-    def __init__(self, options, threads=1, program=None):
-        self.program = programs.find_program(program)
+    Paths among them are relative to `folder`, by default this process's own.
+    """
+
+    def __init__(self, options, threads=1, program=None, folder=None):
+        self.program, self.folder = programs.find_program(program), folder
+        if folder and not os.path.isdir(folder):
+            raise LeydenError(f"{folder}: no such folder on this machine; all machines must see it")
         self.options = [str(word) for word in options]
         self.threads = threads
         for word in ("--threads", "-t", "--json", "--shard", "--restart"):
@@ -38,7 +43,7 @@ class Engine:
         command = [self.program, "batch", source, out, *self.options, "--threads", self.threads, "--json", "--quiet"]
         for starts in range(1, MAX_STARTS + 1):
             with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as report:
-                code = programs.start(command, stdout=report, stderr=errors).wait()
+                code = programs.start(command, stdout=report, stderr=errors, cwd=self.folder).wait()
                 said = os.pread(errors.fileno(), 1 << 16, 0).decode(errors="replace").strip()
                 counts = os.pread(report.fileno(), 1 << 16, 0).decode(errors="replace")
             if code >= 0:

@@ -81,22 +81,29 @@ class Router:
             self.ring.add(url)
             self.ring.begin(url)
             self.sent[url] += 1
+            begun = []
             try:
-                return await self._ask(url, request, headers, body)
-            except aiohttp.ClientConnectorError:
+                return await self._ask(url, request, headers, body, begun)
+            except aiohttp.ClientError:
                 self.ring.remove(url)
                 self.down[url] = time.monotonic() + RETRY_SECONDS
+                if begun:
+                    # The client has a part of the answer. The end of its connection tells it that the rest is missing.
+                    if request.transport:
+                        request.transport.abort()
+                    return begun[0]
             finally:
                 self.ring.end(url)
         return web.json_response({"error": {"message": "no replica answers", "type": "server_error", "code": "no_replica"}}, status=503)
 
-    async def _ask(self, url, request, headers, body):
+    async def _ask(self, url, request, headers, body, begun):
         async with self.client.request(request.method, url + request.path_qs, headers=headers, data=body) as answer:
             reply = web.StreamResponse(status=answer.status)
             for name, value in answer.headers.items():
                 if name.lower() not in HOP:
                     reply.headers.add(name, value)
             reply.headers["x-leyden-replica"] = url
+            begun.append(reply)
             await reply.prepare(request)
             async for part in answer.content.iter_any():
                 await reply.write(part)

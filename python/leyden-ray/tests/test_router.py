@@ -63,6 +63,37 @@ def test_equal_beginnings_meet_and_failures_move_on():
     asyncio.run(story())
 
 
+def test_a_server_that_dies_is_passed_over_until_its_answer_has_begun():
+    async def story():
+        async def broken(reader, writer):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if b"/late" in head:
+                writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")
+                await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(broken, "127.0.0.1", 0)
+        bad = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        good, well = await upstream("well")
+        for path, passes in (("/early", True), ("/late", False)):
+            runner, url = await started(Router([bad, well], policy="round-robin"))
+            async with aiohttp.ClientSession() as client:
+                try:
+                    async with client.post(url + path, json={"prompt": "x"}) as answer:
+                        text = await answer.text()
+                        assert passes and text.startswith("well") and answer.headers["x-leyden-replica"] == well
+                except aiohttp.ClientError:
+                    assert not passes
+                async with client.get(url + "/router") as answer:
+                    state = await answer.json()
+            assert state["down"] == [bad] and sum(state["running"].values()) == 0
+            await runner.cleanup()
+        server.close()
+        await good.cleanup()
+
+    asyncio.run(story())
+
+
 def test_round_robin_takes_turns():
     async def story():
         servers = dict([reversed(await upstream(name)) for name in "ab"])
