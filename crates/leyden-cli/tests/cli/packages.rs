@@ -33,13 +33,18 @@ fn pytest(folder: &str, arguments: &[&str]) {
         .output()
         .unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && out.contains(" passed"), "{out}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && out.contains(" passed"),
+        "{out}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let _ = writeln!(std::io::stderr(), "{}: {}", folder.display(), out.lines().last().unwrap_or_default());
 }
 
 #[test]
 fn many_machines_without_a_cluster() {
-    let files = ["units", "program", "affinity", "router", "simulate", "docs"].map(|name| format!("tests/test_{name}.py"));
+    let files = ["units", "program", "affinity", "router", "simulate", "docs"]
+        .map(|name| format!("tests/test_{name}.py"));
     let mut arguments: Vec<&str> = files.iter().map(String::as_str).collect();
     arguments.extend(["-k", "not rows_of and not scales"]);
     pytest("python/leyden-ray", &arguments);
