@@ -18,6 +18,7 @@ mod constant;
 mod control;
 mod conv;
 mod elementwise;
+mod functions;
 mod gather;
 mod gelu;
 mod layout;

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
 use crate::ops::conv::{Sizes, Windows, sizes as conv_sizes, three};
+use crate::ops::functions::rounded;
 use crate::ops::window::Window;
 use crate::shape::{Shape, axis, broadcast, broadcast_strides, for_offsets, product};
 use crate::tensor::{Buffer, Data, ElementType, Tensor};
@@ -50,9 +51,14 @@ pub(crate) fn packed(values: impl Iterator<Item = f32>, ty: ElementType) -> Resu
 
 /// Quantises a value.
 pub(crate) fn quantised(x: f32, scale: f32, zero: f32, [low, high]: [f32; 2]) -> f32 {
-    // The zero point is added before the bounds; NaN becomes the lower bound.
-    let q = (x / scale).round_ties_even() + zero;
-    if q >= low { q.min(high) } else { low }
+    // Magnitudes beyond the bounds are cut first, so that a sum can round; NaN becomes the lower bound.
+    let y = x / scale;
+    let y = if y < -4e5 { -4e5 } else { y };
+    let y = if y > 4e5 { 4e5 } else { y };
+    let q = rounded(y) + zero;
+    let q = if q > high { high } else { q };
+    if q >= low { q } else { low }
+}
 }
 
 /// Place of each element's scale: `block` elements of `axis` share one.
@@ -392,8 +398,7 @@ fn requantised(sums: &[i32], factors: impl Fn(usize) -> f32, zero: &Tensor) -> R
     let limits = bounds(zero.ty())?;
     let offset = zero.to_f32()?.first().copied().ok_or("a zero point is missing")?;
     let one = |(i, s): (usize, &i32)| {
-        let q = (*s as f32 * factors(i)).round_ties_even() + offset;
-        if q >= limits[0] { q.min(limits[1]) } else { limits[0] }
+        quantised(*s as f32 * factors(i), 1.0, offset, limits)
     };
     packed(sums.iter().enumerate().map(one), zero.ty())
 }

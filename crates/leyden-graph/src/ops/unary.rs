@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::graph::{Context, Operator, Outputs, one};
 use crate::inputs::Inputs;
 use crate::ops::elementwise::{map_f32, map_f64};
+use crate::ops::functions;
 use crate::tensor::{Buffer, Data, Tensor};
 use leyden_kernels::ops as kernels;
 
@@ -174,6 +175,10 @@ impl Function {
             Function::Floor => map_f32(ctx, x, f32::floor),
             Function::Ceil => map_f32(ctx, x, f32::ceil),
             Function::Round => map_f32(ctx, x, f32::round_ties_even),
+            Function::Tanh => each(functions::tanh, x),
+            Function::Erf => each(functions::erf, x),
+            Function::Sin => each(|_, x| functions::sine(x, false), x),
+            Function::Cos => each(|_, x| functions::sine(x, true), x),
             Function::Sigmoid => each(kernels::sigmoid, x),
             Function::Gelu => each(|tier, x| kernels::activate(tier, kernels::Activation::Gelu, x), x),
             other => map_f32(ctx, x, |x| other.of(f64::from(x)) as f32),
