@@ -36,6 +36,7 @@ mod quantize;
 mod report;
 mod rows;
 mod run;
+mod run_onnx;
 mod serve;
 mod serve_abuse;
 mod serve_waits;
