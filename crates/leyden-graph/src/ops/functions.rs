@@ -73,8 +73,7 @@ pub(crate) fn sine(x: &mut [f32], cosine: bool) {
             let r = (f64::from(*x) - f64::from(n) * std::f64::consts::FRAC_PI_2) as f32;
             let z = r * r;
             let sin = ((-1.951_529_6e-4 * z + 8.332_161e-3) * z - 1.666_665_5e-1) * z * r + r;
-            let cos =
-                ((2.443_315_7e-5 * z - 1.388_731_6e-3) * z + 4.166_664_6e-2) * z * z - 0.5 * z + 1.0;
+            let cos = ((2.443_315_7e-5 * z - 1.388_731_6e-3) * z + 4.166_664_6e-2) * z * z - 0.5 * z + 1.0;
             let quadrant = n as i32 + shift;
             let value = if quadrant & 1 == 0 { sin } else { cos };
             *x = if quadrant & 2 == 0 { value } else { -value };
@@ -93,7 +92,8 @@ mod tests {
     use super::*;
 
     fn check(name: &str, f: impl Fn(&mut [f32]), want: impl Fn(f64) -> f64, relative: f64, absolute: f64) {
-        let xs: Vec<f32> = (0..400_001).map(|i| (i as f32 - 200_000.0) * 1e-4).chain([1e-7, -3e-20, 0.0]).collect();
+        let xs: Vec<f32> =
+            (0..400_001).map(|i| (i as f32 - 200_000.0) * 1e-4).chain([1e-7, -3e-20, 0.0]).collect();
         let mut got = xs.clone();
         f(&mut got);
         for (x, g) in xs.iter().zip(&got) {

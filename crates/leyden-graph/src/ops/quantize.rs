@@ -59,7 +59,6 @@ pub(crate) fn quantised(x: f32, scale: f32, zero: f32, [low, high]: [f32; 2]) ->
     let q = if q > high { high } else { q };
     if q >= low { q } else { low }
 }
-}
 
 /// Place of each element's scale: `block` elements of `axis` share one.
 struct Scales {
@@ -397,9 +396,7 @@ pub(crate) fn matmul_integer(_: &Attributes<'_, '_>) -> Result<Box<dyn Operator>
 fn requantised(sums: &[i32], factors: impl Fn(usize) -> f32, zero: &Tensor) -> Result<Data, Error> {
     let limits = bounds(zero.ty())?;
     let offset = zero.to_f32()?.first().copied().ok_or("a zero point is missing")?;
-    let one = |(i, s): (usize, &i32)| {
-        quantised(*s as f32 * factors(i), 1.0, offset, limits)
-    };
+    let one = |(i, s): (usize, &i32)| quantised(*s as f32 * factors(i), 1.0, offset, limits);
     packed(sums.iter().enumerate().map(one), zero.ty())
 }
 
