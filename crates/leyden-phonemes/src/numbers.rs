@@ -212,20 +212,21 @@ pub(crate) fn roman(text: &str) -> Option<usize> {
         ("IV", 4),
         ("I", 1),
     ];
-    let (mut rest, mut value) = (text, 0);
+    let (mut rest, mut value, mut usual) = (text, 0, String::new());
     for (part, worth) in PARTS {
         let mut written = 0;
-        while let Some(tail) = rest.strip_prefix(part) {
+        while let Some(tail) = rest.strip_prefix(part).filter(|_| written < 3) {
             rest = tail;
             value += worth;
             written += 1;
-            if written > 1 && part.len() == 2 || written > 1 && matches!(part, "D" | "L" | "V") || written > 3
-            {
-                return None;
-            }
         }
     }
-    (rest.is_empty() && value > 0).then_some(value)
+    let mut left = value;
+    for (part, worth) in PARTS {
+        usual.push_str(&part.repeat(left / worth));
+        left %= worth;
+    }
+    (usual == text && value > 0).then_some(value)
 }
 
 #[cfg(test)]

@@ -380,7 +380,7 @@ mod tests {
             ("snarp", "snˈɑɹp"),
             ("frobnicate", "fɹˈɑbnɪkAt"),
             ("knation", "nˈAʃən"),
-            ("phlogistic", "flɑʤˈɪstɪk"),
+            ("phlogistic", "flOʤˈɪstɪk"),
             ("brillig", "bɹˈɪlɪɡ"),
         ] {
             assert_eq!(pronounce(word), sounds, "{word}");

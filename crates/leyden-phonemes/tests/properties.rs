@@ -40,7 +40,7 @@ fn check(text: &str) -> Vec<Sentence> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn any_unicode(text in "\\PC{0,120}") {

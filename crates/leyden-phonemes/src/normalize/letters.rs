@@ -144,7 +144,7 @@ pub(super) fn plain(context: Context<'_>) -> Option<Spoken> {
     if !word
         || context.has_stop(0)
         || capitals
-        || core.len() < 4
+        || core.len() < 4 && !core.starts_with('\'')
         || core.contains("--")
         || dates::month(core).is_some()
     {
@@ -206,7 +206,7 @@ pub(super) fn abbreviation(context: Context<'_>) -> Option<Spoken> {
 const COUNTED: &[&str] = &[
     "chapter", "part", "section", "act", "scene", "war", "volume", "book", "phase", "type", "class",
     "figure", "table", "title", "article", "level", "grade", "stage", "appendix", "bowl", "canto",
-    "division", "group", "vol", "no", "unit", "mark", "apollo", "rocky", "fantasy", "page",
+    "division", "group", "vol", "unit", "mark", "apollo", "rocky", "fantasy", "page",
 ];
 
 /// First names of rulers and popes, after which a Roman numeral is an ordinal.

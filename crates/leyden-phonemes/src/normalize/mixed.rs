@@ -13,6 +13,9 @@ pub(super) fn anything(context: Context<'_>) -> Option<Spoken> {
     let mut spoken = Spoken::default();
     match core {
         "*" | "x" | "X" if between_numbers => spoken.push("times"),
+        "*" => {}
+        "-" if between_numbers => spoken.push("minus"),
+        "-" => spoken.kinds.push(Kind::Mark('—')),
         "/" if between_numbers => spoken.push("divided by"),
         "~" if context.next(1, "").is_some_and(around) => spoken.push("about"),
         "and/or" => spoken.push("and or"),

@@ -56,6 +56,11 @@ fn ends_with_dash(text: &str) -> bool {
 
 /// Returns the piece of `text`, which begins at byte `start`.
 fn piece(start: usize, text: &str) -> Piece {
+    // A sign alone may be that of a product or of a difference.
+    if matches!(text, "*" | "-" | "−") {
+        let (lead, trail) = (String::new(), String::new());
+        return Piece { start, lead, core: plain(text), core_end: start + text.len(), trail };
+    }
     let mut front = text.len() - text.trim_start_matches(|c| signs::is_lead(c)).len();
     let lead_text = &text[..front];
     let rest = &text[front..];

@@ -49,7 +49,7 @@ pub(super) fn is_invisible(symbol: char) -> bool {
 
 /// Returns true for a character that is said: a letter, a digit or a named sign, and no mark.
 pub(crate) fn is_sounded(symbol: char) -> bool {
-    !(symbol.is_whitespace() || is_lead(symbol) || is_trail(symbol) || is_combining_mark(symbol))
+    !(symbol.is_whitespace() || is_lead(symbol) || is_trail(symbol) || is_accent(symbol))
 }
 
 /// Names of signs.
@@ -240,7 +240,7 @@ pub(super) fn latin(symbol: char) -> Option<String> {
     (!plain.is_empty() && plain.chars().all(|c| c.is_ascii_alphabetic())).then_some(plain)
 }
 
-/// Returns true for an accent that follows its letter.
+/// Returns true for an accent that follows its letter, and not for the vowel signs of other scripts.
 pub(super) fn is_accent(symbol: char) -> bool {
-    is_combining_mark(symbol)
+    is_combining_mark(symbol) && !symbol.is_alphanumeric()
 }

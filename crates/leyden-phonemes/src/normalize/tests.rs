@@ -237,6 +237,8 @@ fn signs_and_addresses() {
         ("2 + 2 = 4", "two plus two equals four"),
         ("3 × 4", "three times four"),
         ("3 * 4", "three times four"),
+        ("* item", "item"),
+        ("5 - 3", "five minus three"),
         ("a < b", "a less than b"),
         ("5 > 3", "five greater than three"),
         ("~10", "about ten"),
@@ -249,7 +251,7 @@ fn signs_and_addresses() {
         ("me@example.com", "me at example dot com"),
         (
             "https://example.com/a_b?c=1",
-            "{HTTPS} colon slash slash example dot com slash a underscore b question mark c equals one",
+            "{HTTPS} colon slash slash example dot com slash {A} underscore {B} question mark {C} equals one",
         ),
         ("www.rust-lang.org", "{WWW} dot rust dash lang dot org"),
         ("example.io", "example dot {IO}"),
