@@ -231,15 +231,17 @@ impl Lexicon<'_> {
         let bytes = bare.as_bytes();
         let doubled =
             bytes[bytes.len() - 1] == bytes[bytes.len() - 2] && !b"aeiou".contains(&bytes[bytes.len() - 1]);
-        self.direct(bare, tags)
-            .filter(|_| bare.len() > 2)
-            .or_else(|| self.direct(with_e, tags))
-            .or_else(|| doubled.then(|| self.direct(&bare[..bare.len() - 1], tags)).flatten())
-            .or_else(|| {
+        let [bare_sounds, e_sounds] =
+            [bare, with_e].map(|stem| self.direct(stem, tags).filter(|_| stem.len() > 2));
+        // "Planed" is from "plane"; "singing" from "sing".
+        let first = if past { e_sounds.or(bare_sounds) } else { bare_sounds.or(e_sounds) };
+        first.or_else(|| doubled.then(|| self.direct(&bare[..bare.len() - 1], tags)).flatten()).or_else(
+            || {
                 bare.strip_suffix('i')
                     .filter(|_| past)
                     .and_then(|stem| self.direct(&format!("{stem}y"), tags))
-            })
+            },
+        )
     }
 
     /// Returns a known word, or one with -s, -ed or -ing, in lower case.
