@@ -35,6 +35,8 @@ const ANSWER: f64 = 128.0;
 const MEMORY: f64 = 0.9;
 /// Number of steps without a draft after which one is tried anyway, its length, and the balance that this needs.
 const TRIAL: (u32, usize, f64) = (64, 2, 4.0);
+/// Factor on the estimated time of a draft model that has not been measured: it is to be tried.
+const UNMEASURED: f64 = 0.5;
 /// Number of tokens that a draft model may have to read before it counts as having read the text.
 pub(crate) const READ: usize = 2 * MAX_DRAFT;
 
@@ -142,7 +144,8 @@ impl DraftPlan {
         }
         let all = self.target.predict(load)?;
         let reading = self.target.fixed().min(all);
-        Some(reading * self.relative.reading + (all - reading) * self.relative.computing)
+        let seconds = reading * self.relative.reading + (all - reading) * self.relative.computing;
+        Some(seconds * UNMEASURED)
     }
 
     /// Returns the cost of reading one token, in tokens of `decoding` answers in a step of this load.

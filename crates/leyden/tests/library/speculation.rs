@@ -46,9 +46,24 @@ fn answers_are_the_same_with_a_draft_model() {
 
 #[test]
 fn a_draft_model_needs_the_same_vocabulary() {
-    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../leyden-text/tests/data/unigram.gguf");
-    let error = Model::open(storyteller(), &LoadOptions::new().draft(other)).unwrap_err().to_string();
-    assert!(error.starts_with("draft: ") && error.contains("vocabulary"), "{error}");
+    let model = Model::open(storyteller(), &LoadOptions::new()).unwrap();
+    let mut bytes = std::fs::read(storyteller()).unwrap();
+    // Another spelling of one token, which stands in the file behind its length.
+    let is_word = |token: &[u8]| token.len() > 4 && token.iter().all(u8::is_ascii_lowercase);
+    let (id, at) = (0..4000)
+        .find_map(|id| {
+            let token = model.tokenizer().token_bytes(id).filter(|token| is_word(token))?;
+            let stored = [&(token.len() as u64).to_le_bytes()[..], token].concat();
+            Some((id, bytes.windows(stored.len()).position(|window| window == stored)? + 8))
+        })
+        .unwrap();
+    bytes[at] = b'Q';
+    let other = std::env::temp_dir().join(format!("leyden-other-vocabulary-{}.gguf", std::process::id()));
+    std::fs::write(&other, bytes).unwrap();
+    let opened = Model::open(storyteller(), &LoadOptions::new().draft(other.clone()));
+    std::fs::remove_file(&other).unwrap();
+    let error = opened.unwrap_err().to_string();
+    assert!(error.starts_with("draft: ") && error.contains(&format!("its token {id} is `Q")), "{error}");
     let error =
         Model::open(storyteller(), &LoadOptions::new().draft(PathBuf::from("/no/such.gguf"))).unwrap_err();
     assert!(error.to_string().contains("/no/such.gguf"), "{error}");

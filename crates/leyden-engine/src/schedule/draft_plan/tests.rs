@@ -96,7 +96,7 @@ fn a_text_is_read_as_far_as_its_answer_repays_it() {
         let read = StepLoad { samples: 0.0, others: tokens as f64, positions: 0.0 };
         plan.observe_draft(read, of(0.001 * tokens as f64));
     }
-    let of_text = |behind, skipped, left| Candidate {
+    let of_text = |behind: usize, skipped: usize, left: f64| Candidate {
         left,
         progress: Progress { read: skipped.min(40), skipped, behind, is_reading: false },
         ..candidates(1, 0.8)[0]
