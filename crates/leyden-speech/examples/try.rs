@@ -1,3 +1,5 @@
+//! Trial.
+#![allow(missing_docs, clippy::all, reason = "trial")]
 use leyden_kernels::{Cpu, Tier};
 use leyden_speech::*;
 use std::time::Instant;

@@ -135,9 +135,6 @@ impl Linear {
         Ok(Linear { weights, bias })
     }
 
-    pub(super) fn weights(&self) -> &PackedWeights {
-        &self.weights
-    }
 
     pub(super) fn bytes(&self) -> usize {
         self.weights.bytes()

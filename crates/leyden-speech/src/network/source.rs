@@ -93,8 +93,14 @@ impl Source {
             Source::Folder(folder) => {
                 let missing = || Error::model("the folder has no tokenizer.json").file(self.path());
                 let bytes = folder.folder.read(HfFile::Tokenizer)?.ok_or_else(missing)?;
-                let name = folder.folder.path().join(HfFile::Tokenizer.name());
-                Ok(from_tokenizer_json(&bytes, &name.display().to_string())?)
+                let name = folder.folder.path().join(HfFile::Tokenizer.name()).display().to_string();
+                let invalid = |why: serde_json::Error| Error::model(why.to_string()).file(&name);
+                let mut json: serde_json::Map<String, serde_json::Value> =
+                    serde_json::from_slice(&bytes).map_err(invalid)?;
+                // Tokens around a text are those of this crate.
+                json.insert("post_processor".to_owned(), serde_json::Value::Null);
+                let bytes = serde_json::to_vec(&json).map_err(invalid)?;
+                Ok(from_tokenizer_json(&bytes, &name)?)
             }
             Source::Ggml(file) => {
                 let bytes = file.tokenizer_json()?;
