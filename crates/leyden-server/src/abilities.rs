@@ -5,6 +5,9 @@ use hyper::StatusCode;
 use leyden_models::ModelConfig;
 use leyden_tasks::TaskKind;
 
+/// Bit of speech recognisers, which compute no [`TaskKind`].
+const SPEECH: u32 = 1 << 31;
+
 /// Tasks for which a model was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
@@ -18,6 +21,12 @@ impl Abilities {
     pub fn of(config: &ModelConfig) -> Abilities {
         let tasks = TaskKind::all().filter(|task| task.is_trained_for(config));
         tasks.fold(Abilities::default(), Abilities::with)
+    }
+
+    /// Returns the ability of speech recognisers.
+    #[must_use]
+    pub fn speech() -> Abilities {
+        Abilities { tasks: SPEECH }
     }
 
     /// Adds a task.
@@ -37,6 +46,8 @@ pub(crate) enum RequiredAbility {
     /// None in particular.
     Any,
     Task(TaskKind),
+    /// Transcription of speech.
+    Speech,
 }
 
 impl RequiredAbility {
@@ -44,6 +55,7 @@ impl RequiredAbility {
         match self {
             RequiredAbility::Any => true,
             RequiredAbility::Task(task) => abilities.has(task),
+            RequiredAbility::Speech => abilities.tasks & SPEECH != 0,
         }
     }
 
@@ -60,6 +72,8 @@ impl RequiredAbility {
         let names: Vec<&str> = among.iter().map(|i| models[*i].0).collect();
         let what = match (self, able.len()) {
             (RequiredAbility::Any, _) => "the server has several models".to_owned(),
+            (RequiredAbility::Speech, 0) => "no model transcribes speech".to_owned(),
+            (RequiredAbility::Speech, _) => "each of several models transcribes speech".to_owned(),
             (RequiredAbility::Task(task), 0) => format!("no model {}", task.predicate()),
             (RequiredAbility::Task(task), _) => format!("each of several models {}", task.predicate()),
         };

@@ -17,6 +17,18 @@ pub struct About {
 }
 
 impl About {
+    /// Describes a speech recogniser.
+    #[must_use]
+    pub fn speech(width: usize, vocabulary: usize) -> About {
+        About {
+            template: String::new(),
+            capabilities: vec!["transcription"],
+            width,
+            vocabulary,
+            defaults: Defaults::default(),
+        }
+    }
+
     /// Describes a model with a vocabulary of `vocabulary` tokens and vectors made by `pooling`.
     #[must_use]
     pub fn new(

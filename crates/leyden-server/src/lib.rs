@@ -95,6 +95,7 @@ mod served;
 mod service;
 mod service_level;
 mod signals;
+mod speech;
 mod stop_conditions;
 mod streamed_json;
 mod sync;
@@ -138,6 +139,7 @@ pub use on_demand::{
 pub use options::{ServerOptions, TellEnd, Waits};
 pub use pulls::Abandoned;
 pub use service::Loaded;
+pub use speech::SpeechModel;
 pub use trace::Traces;
 pub use worker_options::WorkerOptions;
 

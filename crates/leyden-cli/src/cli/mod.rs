@@ -68,6 +68,7 @@ mod terminal;
 mod text;
 mod tips;
 mod tokenize;
+mod transcribe;
 mod verify;
 mod version;
 mod wrap;
@@ -133,6 +134,7 @@ commands! {
     Classify classify Texts "Classify texts",
     Extract extract Texts "Extract named entities from texts",
     Rerank rerank Texts "Sort documents by relevance to a query",
+    Transcribe transcribe Texts "Transcribe speech, with times",
     Batch batch Texts "Compute a task over all rows of a file or folder",
     Tokenize tokenize Texts "Convert text to token ids, or back",
     Models models Models "List models with short names, and show which fit this machine",

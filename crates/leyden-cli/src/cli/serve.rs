@@ -9,6 +9,7 @@ mod prepare;
 mod service_facts;
 mod settings;
 mod slo;
+mod speech;
 mod stored;
 mod tls;
 mod toml_values;
@@ -29,6 +30,7 @@ use directory::Directory;
 use leyden::{Model, PackCache};
 use leyden_kernels::heap;
 use leyden_kernels::topology::Topology;
+use leyden_speech::Whisper;
 use leyden_server::{ApiKeys, LogFormat, ServerOptions, TellEnd, Waits, plan_memories};
 use prepare::Common;
 use settings::{Entry, Settings};
@@ -164,6 +166,13 @@ fn prepare(args: &Args, keys: Option<ApiKeys>, entries: Vec<Entry>) -> Result<Pr
             prepare::weights_fit(&paths, Topology::detect().memory.usable_bytes())?;
         }
         for (named, path) in named.iter().zip(&paths) {
+            if Whisper::is_at(path) {
+                let name = name(named, path);
+                let settings = Settings { preload: true, idle: None, ..settings(&name, &mut aliases) };
+                on_demand.push(prepare::on_demand(&common, settings, name.clone(), path.clone())?);
+                directory.add(&name, named, path);
+                continue;
+            }
             if let Some(required) = &common.evidence {
                 required.check(path, &Settings { lora: lora.clone(), ..Settings::of(args) })?;
             }

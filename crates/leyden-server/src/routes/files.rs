@@ -52,7 +52,7 @@ fn unknown() -> ApiError {
 }
 
 /// Pieces of an upload, as the reader of its parts wants them.
-struct Arriving(Receiver<Result<Bytes, ApiError>>);
+pub(super) struct Arriving(pub(super) Receiver<Result<Bytes, ApiError>>);
 
 impl Stream for Arriving {
     type Item = Result<Bytes, Broken>;
@@ -64,7 +64,7 @@ impl Stream for Arriving {
 
 /// Failure of an upload's body.
 #[derive(Debug)]
-struct Broken(ApiError);
+pub(super) struct Broken(ApiError);
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,7 +75,7 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 /// Returns the error of an upload whose parts cannot be read.
-fn refused(error: multer::Error) -> ApiError {
+pub(super) fn refused(error: multer::Error) -> ApiError {
     match error {
         multer::Error::StreamReadFailed(inner) => match inner.downcast::<Broken>() {
             Ok(broken) => broken.0,

@@ -2,6 +2,7 @@
 //!
 //! The access is checked for the route that was found, so a differently parsed path cannot bypass it.
 
+mod audio;
 mod batches;
 mod chat;
 mod completions;
@@ -103,6 +104,8 @@ routes! {
         batches::list describe_list GET "/v1/batches" INFERENCE, false, NONE;
         batches::cancel describe_cancel POST "/v1/batches/{batch_id}/cancel" INFERENCE, false, NONE;
         batches::retrieve describe_retrieve GET "/v1/batches/{batch_id}" INFERENCE, false, NONE;
+        audio::transcribe describe_transcribe POST "/v1/audio/transcriptions" INFERENCE, true, UPLOAD;
+        audio::translate describe_translate POST "/v1/audio/translations" INFERENCE, true, UPLOAD;
         tokenize::answer describe POST "/tokenize" INFERENCE, true, ANY;
         detokenize::answer describe POST "/detokenize" INFERENCE, true, ANY;
         health::ready describe_ready GET "/health" Access::Open, false, NONE;

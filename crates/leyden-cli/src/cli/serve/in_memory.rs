@@ -9,6 +9,7 @@ use leyden_server::{InMemory, LogFormat, ServerOptions, plan_memories};
 use super::calibration::CalibrationSettings;
 use super::prepare::{self, Common};
 use super::settings::Settings;
+use crate::cli::arithmetic::Arithmetic;
 use crate::cli::failure::Failure;
 use crate::cli::notes::Notes;
 
@@ -40,6 +41,8 @@ pub(in crate::cli) fn start(
 ) -> Result<InMemory, Failure> {
     let queue = 2 * options.parallel;
     let common = Common {
+        threads: None,
+        arithmetic: Arithmetic::default(),
         options: LoadOptions::new(),
         queue,
         queue_per_key: queue,

@@ -13,12 +13,15 @@ use leyden_server::{
     Abilities, About, Defaults, MemoryPlan, ModelInfo, Need, OnDemand, ServedAdapter, WorkerOptions,
     plan_memories,
 };
+use leyden_speech::Whisper;
 use leyden_tensor::WeightSource;
 
 use super::args::Args;
 use super::directory;
 use super::evidence::Required;
 use super::settings::Settings;
+use super::speech;
+use crate::cli::arithmetic::Arithmetic;
 use crate::cli::failure::Failure;
 use crate::cli::growth;
 use crate::cli::lora::{self, Named};
@@ -29,6 +32,8 @@ use crate::cli::text;
 #[derive(Clone)]
 pub(super) struct Common {
     pub(super) options: LoadOptions,
+    pub(super) threads: Option<usize>,
+    pub(super) arithmetic: Arithmetic,
     pub(super) queue: usize,
     pub(super) queue_per_key: usize,
     pub(super) prompt_stall: Duration,
@@ -43,6 +48,8 @@ impl Common {
         Ok(Common {
             evidence: Required::of(args)?.map(Arc::new),
             options: load_options(args),
+            threads: args.threads,
+            arithmetic: args.arithmetic,
             queue,
             // A key can take half of the queue.
             queue_per_key: if args.api_keys.is_some() || !args.api_key.is_empty() {
@@ -276,6 +283,9 @@ pub(super) fn on_demand(
     name: String,
     path: PathBuf,
 ) -> Result<OnDemand, Failure> {
+    if Whisper::is_at(&path) {
+        return speech::on_demand(common, settings, name, path);
+    }
     if let Some(required) = &common.evidence {
         required.look(&path, &settings)?;
     }
@@ -366,7 +376,7 @@ fn info(weights: &dyn WeightSource) -> ModelInfo {
 /// Checks, before the weights are read, that they fit the memory together.
 pub(super) fn weights_fit(paths: &[PathBuf], usable: Option<u64>) -> Result<(), Failure> {
     let mut bytes = 0_u64;
-    for path in paths {
+    for path in paths.iter().filter(|path| !Whisper::is_at(path)) {
         bytes += growth::memory_bytes(&ModelFile::open(path)?);
     }
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();

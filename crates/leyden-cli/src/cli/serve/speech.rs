@@ -1,0 +1,78 @@
+//! Speech recognisers of the server: they are loaded on demand, or at the start.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use leyden_server::{Abilities, About, ModelInfo, OnDemand, SpeechModel};
+use leyden_speech::Whisper;
+
+use super::directory;
+use super::prepare::Common;
+use super::settings::Settings;
+use crate::cli::failure::Failure;
+use crate::cli::transcribe::{precision, processor};
+
+/// Returns a recogniser that is loaded when a request names it, or at the start with `preload`.
+pub(super) fn on_demand(
+    common: &Common,
+    settings: Settings,
+    name: String,
+    path: PathBuf,
+) -> Result<OnDemand, Failure> {
+    if common.evidence.is_some() {
+        let what = format!("{name}: --require-evidence: evidence of speech recognisers is not supported");
+        return Err(Failure::usage(what));
+    }
+    if !settings.lora.is_empty() {
+        return Err(Failure::usage(format!("{name}: speech recognisers have no LoRA adapters")));
+    }
+    let config = Whisper::config_at(&path)?;
+    let info = info(&path);
+    let weights = info.bytes;
+    let (called, of_load) = (name.clone(), (common.threads, common.arithmetic));
+    let (place, shown) = (path.clone(), info.clone());
+    let load = move |available: Option<u64>| {
+        let (threads, arithmetic) = of_load;
+        let needed = weights.saturating_mul(2);
+        if available.is_some_and(|available| needed > available) {
+            return Err(format!("{}: it takes {needed} bytes", place.display()));
+        }
+        let cpu = processor(threads, arithmetic).map_err(|failure| failure.to_string())?;
+        let whisper =
+            Whisper::load(&cpu, &place, precision(arithmetic)).map_err(|error| error.to_string())?;
+        Ok(SpeechModel { name: called.clone(), whisper, cpu, info: shown.clone() }.into())
+    };
+    let sizes = (config.width, config.vocabulary);
+    Ok(OnDemand {
+        name,
+        aliases: settings.aliases,
+        adapters: Vec::new(),
+        info,
+        abilities: Abilities::speech(),
+        context: config.text_context,
+        least_bytes: weights.saturating_mul(2),
+        idle: settings.idle,
+        preload: settings.preload,
+        describe: Arc::new(move || Ok(About::speech(sizes.0, sizes.1))),
+        load: Arc::new(load),
+    })
+}
+
+/// Returns the published facts about a recogniser.
+fn info(path: &Path) -> ModelInfo {
+    let folder = path.is_dir();
+    let file = if folder { path.join("model.safetensors") } else { path.to_owned() };
+    let known = file.metadata().ok();
+    let bytes = known.as_ref().map_or(0, std::fs::Metadata::len);
+    let digest = directory::fingerprint_of(vec![file]);
+    ModelInfo {
+        architecture: "whisper".to_owned(),
+        format: if folder { "safetensors" } else { "ggml" }.to_owned(),
+        weights: "F16".to_owned(),
+        parameters: bytes / 2,
+        bytes,
+        modified: known.and_then(|known| known.modified().ok()).unwrap_or_else(SystemTime::now),
+        digest,
+    }
+}
