@@ -1,146 +1,15 @@
 //! Features, encoder and decoder against transformers (`data/make.py`), on a tiny model whose weights follow from a
-//! formula, in all forms of its files; damaged files of all kinds; and published models where they are at hand.
+//! formula; damaged files of all kinds; and published models where they are at hand.
+
+mod tiny;
 
 use leyden_kernels::{Cpu, Tier};
 use leyden_speech::{Audio, AudioLimits, Mel, Network, Options, Precision, Timestamps, Whisper};
-use serde_json::{Value, json};
-use std::f64::consts::TAU;
+use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-/// Returns the audio of `make.py`: a chirp that grows, a pause, and a low tone.
-fn audio() -> Vec<f32> {
-    let n = 16_000 * 7;
-    let at = |i: usize| {
-        let x = i as f64;
-        let on = if (60_000..=80_000).contains(&i) { 0.0 } else { 1.0 };
-        let chirp = 0.4 * (TAU * (200.0 + x * 0.02) * x / 16_000.0).sin() * (x / n as f64) * on;
-        (chirp + 0.1 * (TAU * 110.0 * x / 16_000.0).sin()) as f32
-    };
-    (0..n).map(at).collect()
-}
-
-/// Returns values between -1 and 1 that depend on the name, as `make.py` does.
-fn values(name: &str, n: usize) -> Vec<f32> {
-    let seed: u64 = name.bytes().enumerate().map(|(k, c)| (k as u64 + 1) * u64::from(c)).sum();
-    let at = |k: u64| {
-        let mut x = (k * 2_654_435_761 + seed * 40_503) % (1 << 32);
-        x = (x ^ (x >> 15)) * 2_246_822_519 % (1 << 32);
-        x ^= x >> 13;
-        (x as f64 / f64::from(1_u32 << 31) - 1.0) as f32
-    };
-    (0..n as u64).map(at).collect()
-}
-
-/// Returns names and shapes of the tiny model's tensors.
-fn shapes(bins: usize) -> Vec<(String, Vec<usize>)> {
-    let (w, mut all) = (64, Vec::new());
-    let mut add = |name: String, shape: &[usize]| all.push((name, shape.to_vec()));
-    add("encoder.conv1.weight".into(), &[w, bins, 3]);
-    add("encoder.conv1.bias".into(), &[w]);
-    add("encoder.conv2.weight".into(), &[w, w, 3]);
-    add("encoder.conv2.bias".into(), &[w]);
-    add("encoder.embed_positions.weight".into(), &[1500, w]);
-    add("decoder.embed_positions.weight".into(), &[64, w]);
-    add("decoder.embed_tokens.weight".into(), &[1900, w]);
-    for (side, hidden) in [("encoder", 128), ("decoder", 96)] {
-        for part in ["weight", "bias"] {
-            add(format!("{side}.layer_norm.{part}"), &[w]);
-        }
-        for i in 0..2 {
-            let layer = format!("{side}.layers.{i}");
-            let attentions: &[(&str, &str)] = match side {
-                "encoder" => &[("self_attn", "self_attn_layer_norm")],
-                _ => &[("self_attn", "self_attn_layer_norm"), ("encoder_attn", "encoder_attn_layer_norm")],
-            };
-            for (attention, norm) in attentions {
-                for p in ["q_proj", "k_proj", "v_proj", "out_proj"] {
-                    add(format!("{layer}.{attention}.{p}.weight"), &[w, w]);
-                    if p != "k_proj" {
-                        add(format!("{layer}.{attention}.{p}.bias"), &[w]);
-                    }
-                }
-                for part in ["weight", "bias"] {
-                    add(format!("{layer}.{norm}.{part}"), &[w]);
-                }
-            }
-            for (part, shape) in [("fc1", [hidden, w]), ("fc2", [w, hidden])] {
-                add(format!("{layer}.{part}.weight"), &shape);
-                add(format!("{layer}.{part}.bias"), &shape[..1]);
-            }
-            for part in ["weight", "bias"] {
-                add(format!("{layer}.final_layer_norm.{part}"), &[w]);
-            }
-        }
-    }
-    all
-}
-
-/// Returns a tensor's values.
-fn tensor(name: &str, shape: &[usize]) -> Vec<f32> {
-    let norm = name.contains("layer_norm") && name.ends_with("weight");
-    let all = values(name, shape.iter().product());
-    let of = |x: f32| match (norm, shape.len()) {
-        (true, _) => 1.0 + 0.3 * x,
-        (false, 1) => 0.1 * x,
-        _ => 0.25 * x,
-    };
-    all.into_iter().map(of).collect()
-}
-
-/// Writes the tiny model as a Hugging Face folder.
-fn folder(at: &Path, bins: usize) {
-    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (name, shape) in shapes(bins) {
-        let begin = data.len();
-        tensor(&name, &shape).iter().for_each(|x| data.extend(x.to_le_bytes()));
-        let entry = json!({ "dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()] });
-        header.insert(format!("model.{name}"), entry);
-    }
-    let header = serde_json::to_vec(&header).unwrap();
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend(header);
-    file.extend(data);
-    fs::write(at.join("model.safetensors"), file).unwrap();
-    let config = json!({
-        "model_type": "whisper", "d_model": 64, "vocab_size": 1900, "num_mel_bins": bins, "encoder_layers": 2,
-        "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 128,
-        "decoder_ffn_dim": 96, "max_source_positions": 1500, "max_target_positions": 64
-    });
-    fs::write(at.join("config.json"), config.to_string()).unwrap();
-    fs::write(at.join("tokenizer.json"), tokenizer().to_string()).unwrap();
-}
-
-/// Returns a tokenizer of single bytes and special tokens.
-fn tokenizer() -> Value {
-    let printable = |b: u32| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-    let mut next = 256;
-    let mut vocab = serde_json::Map::new();
-    for b in 0..256_u32 {
-        let code = if printable(b) { b } else { next };
-        next += u32::from(!printable(b));
-        vocab.insert(char::from_u32(code).unwrap().to_string(), b.into());
-    }
-    let special = [
-        "<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>", "<|transcribe|>",
-        "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>",
-    ];
-    let added: Vec<Value> = special
-        .iter()
-        .enumerate()
-        .map(|(i, name)| {
-            json!({ "id": 256 + i, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": true })
-        })
-        .collect();
-    json!({
-        "version": "1.0", "added_tokens": added, "normalizer": null,
-        "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true },
-        "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
-        "model": { "type": "BPE", "vocab": vocab, "merges": [] }
-    })
-}
+use tiny::{audio, folder, wav};
 
 fn reference(bins: usize) -> Value {
     let all: Value = serde_json::from_str(include_str!("data/reference.json")).unwrap();
@@ -249,15 +118,6 @@ fn damaged_models_are_errors_with_a_name() {
     assert!(error.contains("no tokenizer.json"), "{error}");
 }
 
-/// Returns a WAV file of 16-bit samples.
-fn wav(samples: &[f32]) -> Vec<u8> {
-    let data: Vec<u8> = samples.iter().flat_map(|x| ((x * 32_767.0) as i16).to_le_bytes()).collect();
-    let mut file = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data".to_vec();
-    file.extend((data.len() as u32).to_le_bytes());
-    file.extend(data);
-    file
-}
-
 #[test]
 fn damaged_audio_is_an_error_and_never_a_panic() {
     let limits = AudioLimits { bytes: 1 << 20, seconds: 60 };
@@ -312,6 +172,91 @@ fn published_models_transcribe_a_reading() {
             assert!(result.text.starts_with(TWO_CITIES), "{name} {precision}: {}", result.text);
             let words: Vec<_> = result.segments.iter().flat_map(|segment| &segment.words).collect();
             assert!(words.len() > 100 && words.windows(2).all(|pair| pair[0].start <= pair[1].start + 0.02));
+        }
+    }
+}
+
+/// Writes the tiny model, with the smallest vocabulary of published models, as a GGML file with this type of matrices.
+fn ggml(bins: usize, half: bool) -> Vec<u8> {
+    let word = |x: usize| (x as u32).to_le_bytes();
+    let mut file = Vec::new();
+    for x in [0x6767_6d6c, 51_864, 1500, 64, 4, 2, 64, 64, 2, 2, bins, usize::from(half), bins, 201] {
+        file.extend(word(x));
+    }
+    file.extend(vec![0; bins * 201 * 4]);
+    file.extend(word(50_256));
+    for id in 0..50_256_usize {
+        // Single bytes, then pairs, each made of two earlier tokens.
+        let bytes = if id < 256 { vec![id as u8] } else { vec![(id / 256) as u8, (id % 256) as u8] };
+        file.extend(word(bytes.len()));
+        file.extend(bytes);
+    }
+    for (name, mut shape) in tiny::shapes(bins) {
+        let mut data = tiny::tensor(&name, &shape);
+        if name == "decoder.embed_tokens.weight" {
+            shape[0] = 51_864;
+            data.resize(51_864 * 64, 0.0);
+        }
+        let name = name
+            .replace(".layers.", ".blocks.")
+            .replace("encoder_attn_layer_norm", "cross_attn_ln")
+            .replace("self_attn_layer_norm", "attn_ln")
+            .replace("final_layer_norm", "mlp_ln")
+            .replace("encoder_attn", "cross_attn")
+            .replace("self_attn", "attn")
+            .replace("q_proj", "query")
+            .replace("k_proj", "key")
+            .replace("v_proj", "value")
+            .replace("out_proj", "out")
+            .replace("fc1", "mlp.0")
+            .replace("fc2", "mlp.2")
+            .replace("encoder.layer_norm", "encoder.ln_post")
+            .replace("decoder.layer_norm", "decoder.ln")
+            .replace("embed_positions.weight", "positional_embedding")
+            .replace("embed_tokens", "token_embedding");
+        let half = half && shape.len() > 1 && !name.contains("positional");
+        [shape.len(), name.len(), usize::from(half)].iter().for_each(|x| file.extend(word(*x)));
+        shape.iter().rev().for_each(|x| file.extend(word(*x)));
+        file.extend(name.as_bytes());
+        for x in data {
+            match half {
+                true => file.extend(leyden_tensor::quant::f32_to_f16(x).to_le_bytes()),
+                false => file.extend(x.to_le_bytes()),
+            }
+        }
+    }
+    file
+}
+
+#[test]
+fn ggml_files_are_the_model_of_the_folder() {
+    let (cpu, want, dir) = (cpu(), reference(80), tempfile::tempdir().unwrap());
+    let path = dir.path().join("ggml-tiny.bin");
+    let mel = Mel::new(&cpu, &audio(), 80);
+    for (half, bound) in [(true, 3e-2), (false, 1e-4)] {
+        fs::write(&path, ggml(80, half)).unwrap();
+        assert!(Whisper::is_at(&path) && Whisper::config_at(&path).unwrap().vocabulary == 51_864);
+        let whisper = Whisper::load(&cpu, &path, Precision::Stored).unwrap();
+        assert_eq!(whisper.languages(), ["en"]);
+        let encoded = whisper.network().encode(&cpu, mel.window(0, 3000)).unwrap();
+        near("position", &want["encoded"], |i| encoded[77 * i * 64..][..64].to_vec(), bound);
+        let ids: Vec<u32> = numbers(&want["ids"]).iter().map(|id| *id as u32).collect();
+        let logits = whisper.network().logits(&cpu, &encoded, &ids).unwrap();
+        let row = |i: usize| logits[4 * i * 51_864..][..1900].iter().copied().step_by(50).collect();
+        near("token", &want["logits"], row, bound);
+    }
+    let file = ggml(80, true);
+    // Every damaged length is an error that names its place.
+    for cut in [0, 3, 11, 47, 60, 100, 64_000, 200_000, file.len() - 1] {
+        fs::write(&path, &file[..cut]).unwrap();
+        let error = Network::load(&cpu, &path, Precision::Stored).unwrap_err().to_string();
+        assert!(error.contains("file ends early") || error.contains("missing"), "{cut}: {error}");
+    }
+    for at in (0..56).step_by(4) {
+        for value in [0, u32::MAX, 1 << 23] {
+            let bad = leyden_testkit::overwrite(&file[..400_000], at, &value.to_le_bytes());
+            fs::write(&path, bad).unwrap();
+            assert!(Network::load(&cpu, &path, Precision::Stored).is_err(), "{at} {value}");
         }
     }
 }

@@ -46,5 +46,6 @@ mod stateless;
 mod streams;
 mod tls;
 mod tokenize;
+mod transcribe;
 mod traces;
 mod verify;

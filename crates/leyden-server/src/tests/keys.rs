@@ -87,7 +87,7 @@ fn every_route_asks_for_what_its_row_says() {
                 (true, true) if path == "/lora-adapters" => 200,
                 (true, _) if path.contains("{response_id}") => 404,
                 // A server without a folder for files and batches.
-                (true, true) if path == "/v1/files" => 415,
+                (true, true) if path == "/v1/files" || path.starts_with("/v1/audio/") => 415,
                 (true, _) if path.starts_with("/v1/files") || path.starts_with("/v1/batches") => 404,
                 (true, true) => 400,
                 (true, false) => 200,

@@ -28,7 +28,7 @@ def values(name, n):
 
 
 def model(bins):
-    config = WhisperConfig(vocab_size=1900, num_mel_bins=bins, d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=128, decoder_ffn_dim=96, max_source_positions=1500, max_target_positions=64, pad_token_id=256, bos_token_id=256, eos_token_id=256, decoder_start_token_id=257)
+    config = WhisperConfig(vocab_size=1900, num_mel_bins=bins, d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=256, decoder_ffn_dim=256, max_source_positions=1500, max_target_positions=64, pad_token_id=256, bos_token_id=256, eos_token_id=256, decoder_start_token_id=257)
     model = WhisperForConditionalGeneration(config).eval()
     with torch.no_grad():
         for name, tensor in model.model.named_parameters():
