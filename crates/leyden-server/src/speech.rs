@@ -143,7 +143,13 @@ impl Turn {
             }
             Err(error) => {
                 let stopped = matches!(error.kind(), leyden_speech::ErrorKind::Stopped);
-                finish(if !stopped { "error" } else if late() { "deadline" } else { "abort" });
+                finish(if !stopped {
+                    "error"
+                } else if late() {
+                    "deadline"
+                } else {
+                    "abort"
+                });
                 Err(match error.kind() {
                     leyden_speech::ErrorKind::Stopped if late() => ApiError::deadline(),
                     leyden_speech::ErrorKind::Stopped => ApiError::closing(),

@@ -161,13 +161,17 @@ mod tests {
     #[test]
     fn formats_are_written_as_their_readers_expect() {
         let all = |format| transcription().in_format(format, Cues::Segments, false);
-        let srt = "1\n00:00:00,000 --> 00:00:01,500\nOne -> two.\n\n2\n01:01:01,250 --> 01:01:02,000\nThree.\n\n";
+        let srt =
+            "1\n00:00:00,000 --> 00:00:01,500\nOne -> two.\n\n2\n01:01:01,250 --> 01:01:02,000\nThree.\n\n";
         assert_eq!(all(Format::Srt), srt);
         let vtt = "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nOne -> two.\n\n01:01:01.250 --> 01:01:02.000\nThree.\n\n";
         assert_eq!(all(Format::Vtt), vtt);
         assert_eq!(all(Format::Json), "{\"text\":\"One --> two. Three.\"}\n");
         assert_eq!(all(Format::Text), "One --> two. Three.\n");
         let verbose: Value = serde_json::from_str(&all(Format::VerboseJson)).unwrap();
-        assert_eq!((&verbose["language"], &verbose["segments"][1]["start"]), (&json!("english"), &json!(3661.25)));
+        assert_eq!(
+            (&verbose["language"], &verbose["segments"][1]["start"]),
+            (&json!("english"), &json!(3661.25))
+        );
     }
 }

@@ -82,7 +82,10 @@ impl Options {
             return Err(Error::option("temperature", "at least one is needed"));
         }
         if let Some(bad) = self.temperatures.iter().find(|t| !(0.0..=MAX_TEMPERATURE).contains(*t)) {
-            return Err(Error::option("temperature", format!("{bad} is not between 0 and {MAX_TEMPERATURE}")));
+            return Err(Error::option(
+                "temperature",
+                format!("{bad} is not between 0 and {MAX_TEMPERATURE}"),
+            ));
         }
         if !(1..=crate::network::MAX_TEXTS).contains(&self.best_of) {
             let message = format!("{} is not between 1 and {}", self.best_of, crate::network::MAX_TEXTS);
@@ -96,7 +99,10 @@ impl Options {
             let code = crate::languages::language_code(given)
                 .ok_or_else(|| Error::option("language", format!("{given:?} is no language of Whisper")))?;
             if english && code != "en" {
-                return Err(Error::option("language", "this model knows English alone; use a multilingual one"));
+                return Err(Error::option(
+                    "language",
+                    "this model knows English alone; use a multilingual one",
+                ));
             }
             if !english {
                 vocabulary.language(code)?;

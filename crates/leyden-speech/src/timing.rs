@@ -44,14 +44,21 @@ impl Align<'_> {
     /// Adds words with times to the segments of a window.
     pub(crate) fn add_words(&mut self, segments: &mut [Segment]) {
         let v = &self.model.vocabulary;
-        let text: Vec<u32> =
-            segments.iter().flat_map(|segment| &segment.tokens).copied().filter(|id| v.is_text(*id)).collect();
+        let text: Vec<u32> = segments
+            .iter()
+            .flat_map(|segment| &segment.tokens)
+            .copied()
+            .filter(|id| v.is_text(*id))
+            .collect();
         let positions = self.frames / 2;
         // The text is at most half the context, the start has few tokens.
         if text.is_empty() || positions == 0 || text.len() + 8 > self.model.network.config().text_context {
             return;
         }
-        let spaced = !self.start.iter().any(|id| v.languages.iter().any(|(l, code)| l == id && WITHOUT_SPACES.contains(code)));
+        let spaced = !self
+            .start
+            .iter()
+            .any(|id| v.languages.iter().any(|(l, code)| l == id && WITHOUT_SPACES.contains(code)));
         let (times, probabilities) = self.times(&text, positions);
         let mut words = self.words(&text, spaced, &times, &probabilities);
         let usual = shorten(&mut words);
@@ -139,7 +146,13 @@ impl Align<'_> {
         for (word, n) in split(&self.model.vocabulary, text, spaced) {
             let all = &probabilities[first..first + n];
             let probability = all.iter().sum::<f64>() / n as f64;
-            words.push(Timed { text: word, tokens: n, start: times[first], end: times[first + n], probability });
+            words.push(Timed {
+                text: word,
+                tokens: n,
+                start: times[first],
+                end: times[first + n],
+                probability,
+            });
             first += n;
         }
         words
@@ -271,7 +284,15 @@ fn median(row: &mut [f32]) {
         return;
     }
     let from = row.to_vec();
-    let mirrored = |i: isize| if i < 0 { -i } else if i >= n { 2 * (n - 1) - i } else { i };
+    let mirrored = |i: isize| {
+        if i < 0 {
+            -i
+        } else if i >= n {
+            2 * (n - 1) - i
+        } else {
+            i
+        }
+    };
     for (i, x) in row.iter_mut().enumerate() {
         let mut window: [f32; MEDIAN] =
             std::array::from_fn(|j| from[mirrored(i as isize + j as isize - half) as usize]);
@@ -327,9 +348,8 @@ mod tests {
     #[test]
     fn warp_follows_the_diagonal_of_large_values() {
         let (n, positions) = (4, 12);
-        let rows: Vec<f32> = (0..n * positions)
-            .map(|i| if i % positions / 3 == i / positions { 1.0 } else { -1.0 })
-            .collect();
+        let rows: Vec<f32> =
+            (0..n * positions).map(|i| if i % positions / 3 == i / positions { 1.0 } else { -1.0 }).collect();
         let path = warp(&rows, positions);
         assert_eq!((path[0], path[path.len() - 1]), ((0, 0), (3, 11)));
         let starts: Vec<usize> = (0..n).map(|t| path.iter().find(|p| p.0 == t).unwrap().1).collect();
@@ -345,7 +365,8 @@ mod tests {
 
     #[test]
     fn punctuation_joins_its_word() {
-        let word = |text: &str| Timed { text: text.into(), tokens: 1, start: 0.0, end: 1.0, probability: 1.0 };
+        let word =
+            |text: &str| Timed { text: text.into(), tokens: 1, start: 0.0, end: 1.0, probability: 1.0 };
         let mut words = [" \"", "Hello", ",", " world", "!", "\""].map(word);
         join_punctuation(&mut words);
         assert_eq!(words.map(|w| w.text), ["", " \"Hello,", "", " world!\"", "", ""]);

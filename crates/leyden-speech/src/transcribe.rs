@@ -172,7 +172,8 @@ impl Run<'_> {
     /// Encodes the window from frame `seek` on.
     fn encode(&mut self, seek: usize) -> Result<Vec<f32>, Error> {
         let network = &self.model.network;
-        let hidden = network.encode_with(self.cpu, self.mel.window(seek, self.window_frames()), &mut self.work)?;
+        let hidden =
+            network.encode_with(self.cpu, self.mel.window(seek, self.window_frames()), &mut self.work)?;
         network.hear(self.cpu, &hidden, &mut self.texts, &mut self.work);
         Ok(hidden)
     }
@@ -189,7 +190,14 @@ impl Run<'_> {
         let mut logits = Vec::new();
         self.texts.restart(1);
         let network = &self.model.network;
-        network.step(self.cpu, &mut self.texts, &[&[vocabulary.start]], Ask::Last, &mut self.work, &mut logits);
+        network.step(
+            self.cpu,
+            &mut self.texts,
+            &[&[vocabulary.start]],
+            Ask::Last,
+            &mut self.work,
+            &mut logits,
+        );
         let of = |row: &&(u32, &str)| logits[row.0 as usize];
         let best = vocabulary.languages.iter().reduce(|a, b| if of(&b) > of(&a) { b } else { a });
         Ok(best.map_or("en", |row| row.1).to_owned())
@@ -246,7 +254,8 @@ impl Run<'_> {
         }
         .decode(&options.temperatures, options.best_of, &options.thresholds)?;
         self.n_tokens += decoded.tokens.len();
-        let sure = options.thresholds.log_probability.is_some_and(|least| decoded.mean_log_probability > least);
+        let sure =
+            options.thresholds.log_probability.is_some_and(|least| decoded.mean_log_probability > least);
         if options.thresholds.no_speech.is_some_and(|most| decoded.no_speech > most) && !sure {
             return Ok(seek + length);
         }
@@ -292,7 +301,8 @@ impl Run<'_> {
         let single_end = n >= 2 && is_time(n - 1) && !is_time(n - 2);
         let mut cuts: Vec<usize> = (1..n).filter(|i| is_time(i - 1) && is_time(*i)).collect();
         if cuts.is_empty() {
-            let last = tokens.iter().rfind(|id| v.is_time(**id)).map(|id| time(*id)).filter(|last| *last > 0.0);
+            let last =
+                tokens.iter().rfind(|id| v.is_time(**id)).map(|id| time(*id)).filter(|last| *last > 0.0);
             return (vec![(tokens.to_vec(), 0.0, last.unwrap_or(whole).min(whole.max(TIME_STEP)))], length);
         }
         if single_end {

@@ -10,9 +10,53 @@ pub(crate) const TIME_STEP: f64 = 0.02;
 
 /// Symbols that are no speech, alone or after a space: annotations of transcripts (OpenAI, `tokenizer.py`).
 const SYMBOLS: &[&str] = &[
-    "\"", "#", "(", ")", "*", "+", "/", ":", ";", "<", "=", ">", "@", "[", "\\", "]", "^", "_", "`", "{", "|", "}", "~",
-    "「", "」", "『", "』", "<<", ">>", "<<<", ">>>", "--", "---", "-(", "-[", "('", "(\"", "((", "))", "(((", ")))",
-    "[[", "]]", "{{", "}}", "♪♪", "♪♪♪",
+    "\"",
+    "#",
+    "(",
+    ")",
+    "*",
+    "+",
+    "/",
+    ":",
+    ";",
+    "<",
+    "=",
+    ">",
+    "@",
+    "[",
+    "\\",
+    "]",
+    "^",
+    "_",
+    "`",
+    "{",
+    "|",
+    "}",
+    "~",
+    "「",
+    "」",
+    "『",
+    "』",
+    "<<",
+    ">>",
+    "<<<",
+    ">>>",
+    "--",
+    "---",
+    "-(",
+    "-[",
+    "('",
+    "(\"",
+    "((",
+    "))",
+    "(((",
+    ")))",
+    "[[",
+    "]]",
+    "{{",
+    "}}",
+    "♪♪",
+    "♪♪♪",
 ];
 
 /// Notes of music, whose first bytes are no speech.
@@ -55,12 +99,14 @@ impl Vocabulary {
             ((id as usize) < size).then_some(id)
         };
         let require = |name: &str| {
-            find(name).ok_or_else(|| Error::model(format!("no token {name}")).item("tokenizer").file(source.path()))
+            find(name)
+                .ok_or_else(|| Error::model(format!("no token {name}")).item("tokenizer").file(source.path()))
         };
         let no_times = require("<|notimestamps|>")?;
         let start = require("<|startoftranscript|>")?;
         // Vocabularies of English alone have the tokens of languages too, but begin one place earlier.
-        let multilingual = size >= 51_865 || source.generation().is_some_and(|g| g.get("lang_to_id").is_some());
+        let multilingual =
+            size >= 51_865 || source.generation().is_some_and(|g| g.get("lang_to_id").is_some());
         let languages = CODES.iter().filter_map(|code| Some((find(&format!("<|{code}|>"))?, *code)));
         let languages = languages.filter(|_| multilingual).collect();
         let mut new = Vocabulary {
@@ -90,7 +136,9 @@ impl Vocabulary {
         let listed = |key: &str| -> Result<Option<Vec<u32>>, Error> {
             let Some(json) = source.generation() else { return Ok(None) };
             let Some(list) = json.get(key) else { return Ok(None) };
-            let read = || -> Option<Vec<u32>> { list.as_array()?.iter().map(|id| u32::try_from(id.as_u64()?).ok()).collect() };
+            let read = || -> Option<Vec<u32>> {
+                list.as_array()?.iter().map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+            };
             Ok(Some(read().ok_or_else(|| json.wrong_type(key, "array of tokens"))?))
         };
         let mut never = match listed("suppress_tokens")? {

@@ -69,7 +69,8 @@ impl Whisper {
 /// half of the layers, as OpenAI's code takes where none are known.
 fn alignment(source: &Source) -> Result<Vec<(usize, usize)>, Error> {
     let stack = source.config().decoder;
-    let all = || (stack.layers / 2..stack.layers).flat_map(|l| (0..stack.heads).map(move |h| (l, h))).collect();
+    let all =
+        || (stack.layers / 2..stack.layers).flat_map(|l| (0..stack.heads).map(move |h| (l, h))).collect();
     let Some(json) = source.generation() else { return Ok(all()) };
     let Some(listed) = json.get("alignment_heads") else { return Ok(all()) };
     let size = |value: &serde_json::Value| usize::try_from(value.as_u64()?).ok();

@@ -51,7 +51,12 @@ fn features_encoder_and_decoder_are_those_of_transformers() {
         for (precision, bound) in [(Precision::Q8_0, 0.15), (Precision::Int8, 0.4)] {
             let network = Network::load(&cpu, dir.path(), precision).unwrap();
             let encoded = network.encode(&cpu, window).unwrap();
-            near(&format!("{precision} position"), &want["encoded"], |i| encoded[77 * i * 64..][..64].to_vec(), bound);
+            near(
+                &format!("{precision} position"),
+                &want["encoded"],
+                |i| encoded[77 * i * 64..][..64].to_vec(),
+                bound,
+            );
         }
     }
 }
@@ -65,7 +70,8 @@ fn results_do_not_depend_on_threads_or_tier() {
         .map(|(tier, threads)| {
             let cpu = Cpu::new(tier, threads).unwrap();
             let model = Whisper::load(&cpu, dir.path(), Precision::Stored).unwrap();
-            let options = Options { temperatures: vec![0.5], best_of: 2, ..Options::default() };
+            let timestamps = Timestamps::None;
+            let options = Options { temperatures: vec![0.5], best_of: 2, timestamps, ..Options::default() };
             model.transcribe(&cpu, &audio, &options, &mut |_| true).unwrap()
         })
         .collect();
@@ -85,7 +91,10 @@ fn work_stops_when_its_observer_says_so() {
     let error = model.transcribe(&cpu, &audio, &Options::default(), &mut go_on).unwrap_err();
     assert!(matches!(error.kind(), leyden_speech::ErrorKind::Stopped), "{error}");
     for (options, want) in [
-        (Options { language: Some("xx".into()), ..Options::default() }, "language: \"xx\" is no language of Whisper"),
+        (
+            Options { language: Some("xx".into()), ..Options::default() },
+            "language: \"xx\" is no language of Whisper",
+        ),
         (Options { translate: true, ..Options::default() }, "translate: this model knows English alone"),
         (Options { temperatures: vec![3.0], ..Options::default() }, "temperature: 3 is not between 0 and 2"),
     ] {
@@ -133,7 +142,14 @@ fn damaged_audio_is_an_error_and_never_a_panic() {
     }
     // Beginnings of other formats, followed by noise.
     let noise: Vec<u8> = (0..20_000).map(leyden_testkit::random).map(|x| x as u8).collect();
-    for start in [&b"fLaC\0\0\0\x22"[..], b"OggS\0\x02", b"ID3\x04\0\0\0\0\0\x01", b"\xff\xfb\x90\x64", b"\0\0\0\x20ftypM4A ", b"RIFF"] {
+    for start in [
+        &b"fLaC\0\0\0\x22"[..],
+        b"OggS\0\x02",
+        b"ID3\x04\0\0\0\0\0\x01",
+        b"\xff\xfb\x90\x64",
+        b"\0\0\0\x20ftypM4A ",
+        b"RIFF",
+    ] {
         for cut in [0, 1, 50, 4000, 20_000] {
             let error = Audio::decode([start, &noise[..cut]].concat(), &limits);
             assert!(error.is_err(), "{start:?} {cut}");

@@ -7,7 +7,8 @@ use std::time::Instant;
 use leyden_kernels::topology::{Topology, default_threads};
 use leyden_kernels::{Cpu, Tier};
 use leyden_speech::{
-    Audio, AudioLimits, Cues, Event, Format, Options, Precision, Timestamps, Transcription, Whisper, language_code,
+    Audio, AudioLimits, Cues, Event, Format, Options, Precision, Timestamps, Transcription, Whisper,
+    language_code,
 };
 use serde_json::json;
 
@@ -80,9 +81,8 @@ impl From<leyden_speech::Error> for Failure {
         match error.kind() {
             leyden_speech::ErrorKind::Option(_) => Failure::usage(format!("--{error}")),
             leyden_speech::ErrorKind::Stopped => Failure::interrupted(),
-            leyden_speech::ErrorKind::Audio(_) => {
-                Failure::new(&error).hint("WAV, FLAC, MP3, Ogg Vorbis and AAC in MP4 are read; convert other files with ffmpeg")
-            }
+            leyden_speech::ErrorKind::Audio(_) => Failure::new(&error)
+                .hint("WAV, FLAC, MP3, Ogg Vorbis and AAC in MP4 are read; convert other files with ffmpeg"),
             _ => Failure::new(&error),
         }
     }
@@ -107,7 +107,10 @@ impl Args {
                 .hint("use a code such as en, de or zh, or an English name"));
         }
         if !(0.0..=1.0).contains(&self.temperature) {
-            return Err(Failure::usage(format!("--temperature: {} is not between 0 and 1", self.temperature)));
+            return Err(Failure::usage(format!(
+                "--temperature: {} is not between 0 and 1",
+                self.temperature
+            )));
         }
         let defaults = Options::default();
         let higher = defaults.temperatures.iter().copied().filter(|t| *t > self.temperature);
@@ -126,9 +129,10 @@ impl Args {
 pub(super) fn processor(threads: Option<usize>, arithmetic: Arithmetic) -> Result<Cpu, Failure> {
     let tier = match arithmetic.isa {
         None => Cpu::default_tier().map_err(Failure::usage)?,
-        Some(level) => Tier::available().into_iter().find(|tier| tier.level() == level).ok_or_else(|| {
-            Failure::usage(format!("--isa: this machine has no {}", level.name()))
-        })?,
+        Some(level) => Tier::available()
+            .into_iter()
+            .find(|tier| tier.level() == level)
+            .ok_or_else(|| Failure::usage(format!("--isa: this machine has no {}", level.name())))?,
     };
     if threads == Some(0) {
         return Err(Failure::usage("--threads: at least 1 is needed"));
@@ -153,7 +157,8 @@ pub(super) fn execute(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let audio = Audio::open(&args.audio, &AudioLimits::default())?;
     let path = args.hub.obtain(&args.model, args.notes)?;
     if !Whisper::is_at(&path) {
-        let what = format!("{}: no Whisper: neither a Hugging Face folder of one nor a GGML file", path.display());
+        let what =
+            format!("{}: no Whisper: neither a Hugging Face folder of one nor a GGML file", path.display());
         return Err(Failure::new(what).hint("`leyden inspect` shows what a model is"));
     }
     let cpu = processor(args.threads, args.arithmetic)?;

@@ -46,6 +46,6 @@ mod stateless;
 mod streams;
 mod tls;
 mod tokenize;
-mod transcribe;
 mod traces;
+mod transcribe;
 mod verify;

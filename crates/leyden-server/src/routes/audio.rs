@@ -6,10 +6,10 @@ use crate::app::App;
 use crate::body::{Piece, Reply};
 use crate::call::{Call, Upload};
 use crate::error::ApiError;
+use crate::models::Lease;
 use crate::operation::operation;
 use crate::replies::{document, plain};
 use crate::speech::{Speech, Turn};
-use crate::models::Lease;
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -77,7 +77,8 @@ impl Form {
 
     /// Returns the only value of a field.
     fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
-        let mut values = self.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
+        let mut values =
+            self.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
         let first = values.next();
         match values.next() {
             Some(_) => Err(ApiError::field(name, format!("`{name}` is there twice"))),
@@ -172,8 +173,9 @@ async fn answer(app: Arc<App>, mut call: Call, translate: bool) -> Result<Respon
     let form = Form::read(call.take_upload()?).await?;
     let asked = form.check(translate)?;
     let record = form.document();
-    let file = form.file.ok_or_else(|| {
-        ApiError { code: "missing_required_parameter", ..ApiError::field("file", "`file` is missing") }
+    let file = form.file.ok_or_else(|| ApiError {
+        code: "missing_required_parameter",
+        ..ApiError::field("file", "`file` is missing")
     })?;
     let (speech, lease) = model(&app, asked.model.as_deref(), deadline).await?;
     call.entry.note(|facts| facts.model = Some(speech.name.clone()));
@@ -288,7 +290,8 @@ impl Job {
                 }
                 Err(error) => {
                     call.entry.note(|facts| facts.code = Some(error.code));
-                    let shown = json!({ "message": error.message, "type": "server_error", "code": error.code });
+                    let shown =
+                        json!({ "message": error.message, "type": "server_error", "code": error.code });
                     json!({ "type": "error", "error": shown })
                 }
             };
@@ -314,7 +317,8 @@ fn send(pieces: &Sender<Piece>, event: &Value, last: bool) -> bool {
 
 /// Returns the description of an operation.
 fn describe(app: &App, name: &str, summary: &str, translate: bool) -> Value {
-    let answer = json!({ "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } } });
+    let answer =
+        json!({ "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } } });
     let mut it = operation(name, summary, None, &answer);
     let formats: Vec<&str> = Format::NAMES.iter().map(|row| row.0).collect();
     let mut properties = json!({
@@ -326,7 +330,8 @@ fn describe(app: &App, name: &str, summary: &str, translate: bool) -> Value {
         "temperature": { "type": "number", "minimum": 0, "maximum": 1 }
     });
     if !translate {
-        properties["language"] = json!({ "type": "string", "description": "Code such as en; detected by default" });
+        properties["language"] =
+            json!({ "type": "string", "description": "Code such as en; detected by default" });
         properties["timestamp_granularities"] =
             json!({ "type": "array", "items": { "enum": ["word", "segment"] } });
         properties["stream"] = json!({ "type": "boolean" });

@@ -34,9 +34,11 @@ fn decode_file(bytes: Vec<u8>, limits: &AudioLimits) -> Result<Vec<f32>, Error> 
     let mut reader = symphonia::default::get_probe()
         .probe(&Hint::new(), stream, format, meta)
         .map_err(|_| Error::audio(format!("no audio file of a known format; {READ}")))?;
-    let track = reader.default_track(TrackType::Audio).ok_or_else(|| Error::audio("the file has no audio track"))?;
+    let track =
+        reader.default_track(TrackType::Audio).ok_or_else(|| Error::audio("the file has no audio track"))?;
     let parameters = track.codec_params.as_ref().and_then(|known| known.audio());
-    let parameters = parameters.ok_or_else(|| Error::audio("the audio track does not say how it is coded"))?;
+    let parameters =
+        parameters.ok_or_else(|| Error::audio("the audio track does not say how it is coded"))?;
     let mut decoder = symphonia::default::get_codecs()
         .make_audio_decoder(parameters, &AudioDecoderOptions::default())
         .map_err(|why| Error::audio(format!("the audio track cannot be decoded: {why}; {READ}")))?;

@@ -117,11 +117,13 @@ impl SampleForm {
     /// Returns the form if it can be converted.
     fn new(rate: u32, channels: usize) -> Result<SampleForm, Error> {
         if !RATES.contains(&rate) {
-            let message = format!("{rate} samples per second, not between {} and {}", RATES.start(), RATES.end());
+            let message =
+                format!("{rate} samples per second, not between {} and {}", RATES.start(), RATES.end());
             return Err(Error::audio(message).item("sample rate"));
         }
         if channels == 0 || channels > MAX_CHANNELS {
-            return Err(Error::audio(format!("{channels} channels, not between 1 and {MAX_CHANNELS}")).item("channels"));
+            return Err(Error::audio(format!("{channels} channels, not between 1 and {MAX_CHANNELS}"))
+                .item("channels"));
         }
         Ok(SampleForm { rate, channels })
     }

@@ -101,8 +101,10 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Reads the chunk `fmt `.
 fn format(chunk: &[u8]) -> Result<(Coding, SampleForm), Error> {
-    let short = || Error::audio(format!("{} bytes, at least 16 are needed", chunk.len())).item("chunk `fmt `");
-    let (Some(mut format), Some(channels), Some(rate)) = (u16_at(chunk, 0), u16_at(chunk, 2), u32_at(chunk, 4))
+    let short =
+        || Error::audio(format!("{} bytes, at least 16 are needed", chunk.len())).item("chunk `fmt `");
+    let (Some(mut format), Some(channels), Some(rate)) =
+        (u16_at(chunk, 0), u16_at(chunk, 2), u32_at(chunk, 4))
     else {
         return Err(short());
     };
@@ -112,7 +114,9 @@ fn format(chunk: &[u8]) -> Result<(Coding, SampleForm), Error> {
         format = u16_at(chunk, 24).ok_or_else(|| Error::audio("no subformat").item("chunk `fmt `"))?;
     }
     let coding = Coding::of(format, bits).ok_or_else(|| {
-        let message = format!("format {format} with {bits} bits; PCM of 8 to 32 bits, floats, A-law and mu-law are read");
+        let message = format!(
+            "format {format} with {bits} bits; PCM of 8 to 32 bits, floats, A-law and mu-law are read"
+        );
         Error::audio(message).item("chunk `fmt `")
     })?;
     Ok((coding, SampleForm::new(rate, usize::from(channels))?))
@@ -134,7 +138,8 @@ pub(super) fn decode(bytes: &[u8], limits: &AudioLimits) -> Result<Vec<f32>, Err
             // A program that wrote into a pipe could not know the size.
             let unknown = size == u32::MAX as usize || (size == 0 && bytes.len() == at + 8 + body.len());
             if !unknown && size > body.len() {
-                let message = format!("the file ends early: {size} bytes are announced, {} are left", body.len());
+                let message =
+                    format!("the file ends early: {size} bytes are announced, {} are left", body.len());
                 return Err(Error::audio(message).item("chunk `data`"));
             }
             return samples(if unknown { body } else { &body[..size] }, coding, form, limits);
@@ -196,8 +201,18 @@ pub(super) mod tests {
         let eight: Vec<u8> = want.iter().map(|x| (x * 128.0 + 128.0) as u8).collect();
         let floats = of(want.iter().map(|x| x.to_le_bytes().to_vec()).collect());
         let doubles = of(want.iter().map(|x| f64::from(*x).to_le_bytes().to_vec()).collect());
-        let long = of(want.iter().map(|x| ((f64::from(*x) * 2_147_483_648.0) as i32).to_le_bytes().to_vec()).collect());
-        let files = [(1, 8, eight), (1, 16, pcm(16)), (1, 24, pcm(24)), (1, 32, long), (3, 32, floats), (3, 64, doubles)];
+        let long = of(want
+            .iter()
+            .map(|x| ((f64::from(*x) * 2_147_483_648.0) as i32).to_le_bytes().to_vec())
+            .collect());
+        let files = [
+            (1, 8, eight),
+            (1, 16, pcm(16)),
+            (1, 24, pcm(24)),
+            (1, 32, long),
+            (3, 32, floats),
+            (3, 64, doubles),
+        ];
         for (format, bits, data) in files {
             assert_eq!(decoded(&wav(format, bits, 16_000, 1, &data)), want, "{format} {bits}");
         }
@@ -225,7 +240,8 @@ pub(super) mod tests {
         assert!(error(&wav(2, 4, 16_000, 1, &[])).starts_with("chunk `fmt `: format 2 with 4 bits"));
         assert!(error(&wav(1, 16, 0, 1, &[0; 8])).starts_with("sample rate: 0 samples"));
         assert!(error(&wav(1, 16, 16_000, 0, &[0; 8])).starts_with("channels: 0 channels"));
-        assert_eq!(error(&good[..20]), "the file has no chunk `data`");
+        assert_eq!(error(&good[..36]), "the file has no chunk `data`");
+        assert!(error(&good[..20]).starts_with("chunk `fmt `: the file ends early"));
         let limits = AudioLimits { seconds: 1, ..limits };
         let long = decode(&wav(1, 16, 16_000, 1, &[0; 40_000]), &limits).unwrap_err();
         assert_eq!(long.to_string(), "the audio is longer than 1 s, which is the limit");

@@ -65,8 +65,10 @@ impl Window<'_> {
             let temperature = *temperatures.next().unwrap_or(&0.0);
             let n = if temperature > 0.0 { best_of } else { 1 };
             let decoded = self.at(temperature, n)?;
-            let unlikely = thresholds.log_probability.is_some_and(|least| decoded.mean_log_probability < least);
-            let repetitive = thresholds.compression_ratio.is_some_and(|most| decoded.compression_ratio > most);
+            let unlikely =
+                thresholds.log_probability.is_some_and(|least| decoded.mean_log_probability < least);
+            let repetitive =
+                thresholds.compression_ratio.is_some_and(|most| decoded.compression_ratio > most);
             let silent = thresholds.no_speech.is_some_and(|most| decoded.no_speech > most);
             if temperatures.peek().is_none() || !(unlikely || repetitive) || (silent && unlikely) {
                 return Ok(decoded);
@@ -87,9 +89,10 @@ impl Window<'_> {
         let prompts = vec![self.prompt; n];
         self.network.step(self.cpu, self.texts, &prompts, Ask::Rows(&rows), self.work, &mut logits);
         let of_start = &logits[n * size..];
-        let no_speech = self.vocabulary.no_speech.map_or(0.0, |id| {
-            f64::from((of_start[id as usize] - log_sum_exp(tier, of_start)).exp())
-        });
+        let no_speech = self
+            .vocabulary
+            .no_speech
+            .map_or(0.0, |id| f64::from((of_start[id as usize] - log_sum_exp(tier, of_start)).exp()));
         let room = self.network.config().text_context;
         // As many tokens as OpenAI's code writes, so that there is room for as many of earlier text.
         let most = (room / 2).min(room - each);
@@ -133,7 +136,12 @@ impl Window<'_> {
 
 /// Chooses a token: the most probable one at temperature 0, else a random one. Returns it with the logarithm of its
 /// probability at temperature 1. `place` keys the random number: seed, text and position.
-fn choose(tier: leyden_kernels::Tier, logits: &[f32], temperature: f32, place: (u64, u64, u64)) -> (u32, f64) {
+fn choose(
+    tier: leyden_kernels::Tier,
+    logits: &[f32],
+    temperature: f32,
+    place: (u64, u64, u64),
+) -> (u32, f64) {
     let (mut best, mut most) = (0, f32::NEG_INFINITY);
     for (id, logit) in logits.iter().enumerate() {
         if *logit > most {
@@ -161,7 +169,8 @@ fn choose(tier: leyden_kernels::Tier, logits: &[f32], temperature: f32, place: (
 fn uniform((seed, text, position): (u64, u64, u64)) -> f64 {
     let mut state = seed;
     for part in [text, position] {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_add(part.wrapping_mul(0xd134_2543_de82_ef95));
+        state =
+            state.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_add(part.wrapping_mul(0xd134_2543_de82_ef95));
         state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         state ^= state >> 31;

@@ -50,18 +50,24 @@ impl Config {
     pub(super) fn from_json(json: &Json) -> Result<Config, Error> {
         let model = json.str("model_type")?;
         if model != "whisper" {
-            return Err(Error::model(format!("{model:?} is not `whisper`")).item("model_type").file(json.file()));
+            return Err(Error::model(format!("{model:?} is not `whisper`"))
+                .item("model_type")
+                .file(json.file()));
         }
         for (key, wanted) in [("activation_function", "gelu")] {
             if let Some(found) = json.opt_str(key)?
                 && found != wanted
             {
-                return Err(Error::model(format!("{found:?} is not supported ({wanted} is)")).item(key).file(json.file()));
+                return Err(Error::model(format!("{found:?} is not supported ({wanted} is)"))
+                    .item(key)
+                    .file(json.file()));
             }
         }
         for (key, wanted) in [("scale_embedding", false), ("tie_word_embeddings", true)] {
             if json.opt_bool(key)?.is_some_and(|found| found != wanted) {
-                return Err(Error::model(format!("{} is not supported", !wanted)).item(key).file(json.file()));
+                return Err(Error::model(format!("{} is not supported", !wanted))
+                    .item(key)
+                    .file(json.file()));
             }
         }
         let size = |key: &str| -> Result<usize, Error> { Ok(json.usize(key)?) };

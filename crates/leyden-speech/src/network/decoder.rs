@@ -87,7 +87,13 @@ impl Decoder {
         let layer = |i: usize| {
             let name = format!("decoder.layers.{i}");
             let part = |part: &str, norm: &str, crossed| {
-                Projections::load(loader, &format!("{name}.{part}"), &format!("{name}.{norm}"), width, crossed)
+                Projections::load(
+                    loader,
+                    &format!("{name}.{part}"),
+                    &format!("{name}.{norm}"),
+                    width,
+                    crossed,
+                )
             };
             Ok(Layer {
                 own: part("self_attn", "self_attn_layer_norm", false)?,
@@ -109,7 +115,10 @@ impl Decoder {
 
     pub(super) fn bytes(&self) -> usize {
         let layer = |l: &Layer| l.own.bytes() + l.crossed.bytes() + l.feed_forward.bytes();
-        self.layers.iter().map(layer).sum::<usize>() + self.output.bytes() + self.embeddings.0.len() + self.positions.len() * 4
+        self.layers.iter().map(layer).sum::<usize>()
+            + self.output.bytes()
+            + self.embeddings.0.len()
+            + self.positions.len() * 4
     }
 
     /// Writes the embedding of a token, plus its position.
@@ -189,7 +198,12 @@ impl Network {
             let first = texts.lengths[text];
             assert!(first + tokens.len() <= text_context, "a text within the context");
             for (i, token) in tokens.iter().enumerate() {
-                self.decoder.embed(&self.config, *token, first + i, rows.next().expect("a row for each token"));
+                self.decoder.embed(
+                    &self.config,
+                    *token,
+                    first + i,
+                    rows.next().expect("a row for each token"),
+                );
             }
             places.extend(slots(first, tokens.len(), texts.blocks[text][0] as usize));
         }
@@ -214,7 +228,13 @@ impl Network {
             let Work { activations, normed, queries, keys, values, mixed, .. } = &mut *work;
             [&mut *queries, keys, values, mixed].into_iter().for_each(|buffer| resize(buffer, count * width));
             let Projections { query, key, value, out, .. } = &layer.own;
-            apply(cpu, activations, normed, Write::Set, &mut [(query, queries), (key, keys), (value, values)]);
+            apply(
+                cpu,
+                activations,
+                normed,
+                Write::Set,
+                &mut [(query, queries), (key, keys), (value, values)],
+            );
             texts.own.append(cpu, i, &places, keys, values);
             attention(cpu, &texts.own, i, &spans, queries, &options, mixed);
             out.apply(cpu, activations, mixed, &mut x, Write::Add);

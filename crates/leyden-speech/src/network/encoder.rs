@@ -6,7 +6,8 @@ use super::{Precision, Work};
 use crate::error::Error;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{
-    AttentionOptions, AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, Mask, WholeTexts, attention, attention_of_texts,
+    AttentionOptions, AttentionSpan, BLOCK_TOKENS, KvCache, KvShape, Mask, WholeTexts, attention,
+    attention_of_texts,
 };
 use leyden_kernels::gemm::Write;
 
@@ -82,7 +83,13 @@ impl Encoder {
             let Work { activations, normed, queries, keys, values, mixed, .. } = work;
             [&mut *queries, keys, values, mixed].into_iter().for_each(|buffer| resize(buffer, n * width));
             let Projections { query, key, value, out, .. } = &layer.attention;
-            apply(cpu, activations, normed, Write::Set, &mut [(query, queries), (key, keys), (value, values)]);
+            apply(
+                cpu,
+                activations,
+                normed,
+                Write::Set,
+                &mut [(query, queries), (key, keys), (value, values)],
+            );
             attend.all(cpu, (queries, keys, values), mixed);
             out.apply(cpu, activations, mixed, &mut x, Write::Add);
             layer.feed_forward.add(cpu, &mut x, work);

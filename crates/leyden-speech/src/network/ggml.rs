@@ -1,10 +1,10 @@
 //! whisper.cpp's GGML files as sources: its names of tensors, and the tokenizer that follows from the tokens' order.
 
 use super::config::{Config, Stack};
+use super::ggml_file::GgmlFile;
 use super::source::Tensor;
 use crate::error::Error;
 use crate::languages::CODES;
-use super::ggml_file::GgmlFile;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,8 +14,14 @@ const TIMES: usize = 1501;
 
 /// Special tokens before the languages, and between the languages and the times.
 const BEFORE: [&str; 2] = ["<|endoftext|>", "<|startoftranscript|>"];
-const AFTER: [&str; 6] =
-    ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"];
+const AFTER: [&str; 6] = [
+    "<|translate|>",
+    "<|transcribe|>",
+    "<|startoflm|>",
+    "<|startofprev|>",
+    "<|nospeech|>",
+    "<|notimestamps|>",
+];
 
 /// Vocabulary from which on a model has several languages.
 const MULTILINGUAL: usize = 51_865;
@@ -38,8 +44,19 @@ impl Ggml {
     }
 
     fn of(file: GgmlFile, path: String) -> Result<Ggml, Error> {
-        let [vocabulary, audio_context, width, audio_heads, audio_layers, text_context, text_width, text_heads, text_layers, bins, _] =
-            file.header;
+        let [
+            vocabulary,
+            audio_context,
+            width,
+            audio_heads,
+            audio_layers,
+            text_context,
+            text_width,
+            text_heads,
+            text_layers,
+            bins,
+            _,
+        ] = file.header;
         if width != text_width {
             let message = format!("widths {width} and {text_width} differ");
             return Err(Error::model(message).item("header").file(&path));
@@ -80,7 +97,8 @@ impl Ggml {
         if tokens.len() < texts {
             return Err(error(format!("{} tokens, at least {texts} are needed", tokens.len())));
         }
-        let ranks: HashMap<&[u8], usize> = tokens.iter().enumerate().map(|(id, token)| (*token, id)).collect();
+        let ranks: HashMap<&[u8], usize> =
+            tokens.iter().enumerate().map(|(id, token)| (*token, id)).collect();
         let (mut vocab, mut merges) = (Map::new(), Vec::new());
         for (id, token) in tokens.iter().enumerate() {
             if vocab.insert(shown(token), id.into()).is_some() {

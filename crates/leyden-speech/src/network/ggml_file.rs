@@ -73,7 +73,9 @@ impl<'a> Reader<'a> {
     fn take(&mut self, what: &str, n: usize) -> Result<Range<usize>, Error> {
         if n > self.left() {
             let (at, left) = (self.at, self.left());
-            return Err(Error::model(format!("file ends early: {what} needs {n} bytes at byte {at}, {left} are left")));
+            return Err(Error::model(format!(
+                "file ends early: {what} needs {n} bytes at byte {at}, {left} are left"
+            )));
         }
         self.at += n;
         Ok(self.at - n..self.at)
@@ -151,7 +153,11 @@ impl GgmlFile {
     pub(super) fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
         let missing = || Error::model("required tensor is missing").item(name);
         let tensor = self.tensors.get(name).ok_or_else(missing)?;
-        Ok(Tensor { dtype: tensor.dtype, shape: tensor.shape.clone(), bytes: &self.bytes[tensor.data.clone()] })
+        Ok(Tensor {
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            bytes: &self.bytes[tensor.data.clone()],
+        })
     }
 }
 

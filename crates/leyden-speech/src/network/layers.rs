@@ -28,14 +28,25 @@ impl Loader<'_> {
     }
 
     /// Packs a matrix `[rows, k]`. `norm` is the norm before it, whose large channels INT8 rows treat separately.
-    pub(super) fn matrix(&self, name: &str, rows: usize, k: usize, norm: Option<&Norm>) -> Result<PackedWeights, Error> {
+    pub(super) fn matrix(
+        &self,
+        name: &str,
+        rows: usize,
+        k: usize,
+        norm: Option<&Norm>,
+    ) -> Result<PackedWeights, Error> {
         let tensor = self.source.tensor(name, &[rows, k])?;
         let view = TensorView::new(name, tensor.dtype, &tensor.shape, tensor.bytes)?;
         self.packed(&view, norm)
     }
 
     /// Packs a matrix of floats `[rows, k]`, whatever the precision.
-    pub(super) fn float_matrix(&self, name: &str, rows: usize, values: &[f32]) -> Result<PackedWeights, Error> {
+    pub(super) fn float_matrix(
+        &self,
+        name: &str,
+        rows: usize,
+        values: &[f32],
+    ) -> Result<PackedWeights, Error> {
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
         let shape = [rows, values.len() / rows];
         Ok(PackedWeights::pack(self.cpu, &TensorView::new(name, DType::F32, &shape, &bytes)?)?)
@@ -135,13 +146,19 @@ impl Linear {
         Ok(Linear { weights, bias })
     }
 
-
     pub(super) fn bytes(&self) -> usize {
         self.weights.bytes()
     }
 
     /// Computes `out = x * weights + bias`, or adds it.
-    pub(super) fn apply(&self, cpu: &Cpu, activations: &mut PackedA, x: &[f32], out: &mut [f32], write: Write) {
+    pub(super) fn apply(
+        &self,
+        cpu: &Cpu,
+        activations: &mut PackedA,
+        x: &[f32],
+        out: &mut [f32],
+        write: Write,
+    ) {
         apply(cpu, activations, x, write, &mut [(self, out)]);
     }
 
@@ -166,7 +183,9 @@ pub(super) fn apply(
     write: Write,
     all: &mut [(&Linear, &mut [f32])],
 ) {
-    let same = |a: &(&Linear, &mut [f32]), b: &(&Linear, &mut [f32])| a.0.weights.act_format() == b.0.weights.act_format();
+    let same = |a: &(&Linear, &mut [f32]), b: &(&Linear, &mut [f32])| {
+        a.0.weights.act_format() == b.0.weights.act_format()
+    };
     for group in all.chunk_by_mut(same) {
         let first = &group[0].0.weights;
         let (format, k) = (first.act_format(), first.k());
@@ -174,7 +193,12 @@ pub(super) fn apply(
         activations.fill(cpu.tier(), cpu.pool(), format, x, k);
         let mut products: Vec<Product<'_>> = group
             .iter_mut()
-            .map(|(linear, out)| Product { weights: &linear.weights, bias: linear.bias.as_deref(), out, write })
+            .map(|(linear, out)| Product {
+                weights: &linear.weights,
+                bias: linear.bias.as_deref(),
+                out,
+                write,
+            })
             .collect();
         multiply(cpu, activations, &mut products);
     }
@@ -193,7 +217,13 @@ pub(super) struct Projections {
 impl Projections {
     /// Loads the sublayer `name` with the norm `norm`. `crossed` is true if keys and values are of the encoder, whose
     /// states are normalised elsewhere.
-    pub(super) fn load(loader: &Loader<'_>, name: &str, norm: &str, width: usize, crossed: bool) -> Result<Projections, Error> {
+    pub(super) fn load(
+        loader: &Loader<'_>,
+        name: &str,
+        norm: &str,
+        width: usize,
+        crossed: bool,
+    ) -> Result<Projections, Error> {
         let norm = Norm::load(loader, norm, width)?;
         let of = |part: &str, biased: bool, norm: Option<&Norm>| {
             Linear::load(loader, &format!("{name}.{part}"), (width, width), biased, norm)
@@ -222,7 +252,12 @@ pub(super) struct FeedForward {
 }
 
 impl FeedForward {
-    pub(super) fn load(loader: &Loader<'_>, layer: &str, width: usize, hidden: usize) -> Result<FeedForward, Error> {
+    pub(super) fn load(
+        loader: &Loader<'_>,
+        layer: &str,
+        width: usize,
+        hidden: usize,
+    ) -> Result<FeedForward, Error> {
         let norm = Norm::load(loader, &format!("{layer}.final_layer_norm"), width)?;
         let up = Linear::load(loader, &format!("{layer}.fc1"), (hidden, width), true, Some(&norm))?;
         let down = Linear::load(loader, &format!("{layer}.fc2"), (width, hidden), true, None)?;

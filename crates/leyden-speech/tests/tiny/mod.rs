@@ -120,8 +120,16 @@ fn tokenizer() -> Value {
         vocab.insert(char::from_u32(code).unwrap().to_string(), b.into());
     }
     let special = [
-        "<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>", "<|transcribe|>",
-        "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>",
+        "<|endoftext|>",
+        "<|startoftranscript|>",
+        "<|en|>",
+        "<|de|>",
+        "<|translate|>",
+        "<|transcribe|>",
+        "<|startoflm|>",
+        "<|startofprev|>",
+        "<|nospeech|>",
+        "<|notimestamps|>",
     ];
     let added: Vec<Value> = special
         .iter()
@@ -142,7 +150,8 @@ fn tokenizer() -> Value {
 /// Returns a WAV file of 16-bit samples.
 pub(crate) fn wav(samples: &[f32]) -> Vec<u8> {
     let data: Vec<u8> = samples.iter().flat_map(|x| ((x * 32_767.0) as i16).to_le_bytes()).collect();
-    let mut file = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data".to_vec();
+    let mut file =
+        b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data".to_vec();
     file.extend((data.len() as u32).to_le_bytes());
     file.extend(data);
     file
