@@ -266,7 +266,8 @@ fn ggml_files_are_the_model_of_the_folder() {
     for cut in [0, 3, 11, 47, 60, 100, 64_000, 200_000, file.len() - 1] {
         fs::write(&path, &file[..cut]).unwrap();
         let error = Network::load(&cpu, &path, Precision::Stored).unwrap_err().to_string();
-        assert!(error.contains("file ends early") || error.contains("missing"), "{cut}: {error}");
+        let known = ["file ends early", "missing", "is possible"];
+        assert!(known.iter().any(|what| error.contains(what)), "{cut}: {error}");
     }
     for at in (0..56).step_by(4) {
         for value in [0, u32::MAX, 1 << 23] {
