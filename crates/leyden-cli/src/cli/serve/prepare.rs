@@ -284,7 +284,11 @@ pub(super) fn on_demand(
     path: PathBuf,
 ) -> Result<OnDemand, Failure> {
     if Whisper::is_at(&path) {
-        return speech::on_demand(common, settings, name, path);
+        if common.evidence.is_some() {
+            let what = format!("{name}: --require-evidence: evidence of speech recognisers is not supported");
+            return Err(Failure::usage(what));
+        }
+        return speech::on_demand((common.threads, common.arithmetic), settings, name, path);
     }
     if let Some(required) = &common.evidence {
         required.look(&path, &settings)?;

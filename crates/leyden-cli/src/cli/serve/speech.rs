@@ -8,32 +8,27 @@ use leyden_server::{Abilities, About, ModelInfo, OnDemand, SpeechModel};
 use leyden_speech::Whisper;
 
 use super::directory;
-use super::prepare::Common;
 use super::settings::Settings;
+use crate::cli::arithmetic::Arithmetic;
 use crate::cli::failure::Failure;
 use crate::cli::transcribe::{precision, processor};
 
 /// Returns a recogniser that is loaded when a request names it, or at the start with `preload`.
 pub(super) fn on_demand(
-    common: &Common,
+    (threads, arithmetic): (Option<usize>, Arithmetic),
     settings: Settings,
     name: String,
     path: PathBuf,
 ) -> Result<OnDemand, Failure> {
-    if common.evidence.is_some() {
-        let what = format!("{name}: --require-evidence: evidence of speech recognisers is not supported");
-        return Err(Failure::usage(what));
-    }
     if !settings.lora.is_empty() {
         return Err(Failure::usage(format!("{name}: speech recognisers have no LoRA adapters")));
     }
     let config = Whisper::config_at(&path)?;
     let info = info(&path);
     let weights = info.bytes;
-    let (called, of_load) = (name.clone(), (common.threads, common.arithmetic));
+    let called = name.clone();
     let (place, shown) = (path.clone(), info.clone());
     let load = move |available: Option<u64>| {
-        let (threads, arithmetic) = of_load;
         let needed = weights.saturating_mul(2);
         if available.is_some_and(|available| needed > available) {
             return Err(format!("{}: it takes {needed} bytes", place.display()));
