@@ -1,7 +1,7 @@
 //! Transcripts as files: plain text, JSON, SRT and WebVTT.
 
 use crate::languages::language_name;
-use crate::transcribe::{Segment, Transcription};
+use crate::transcript::{Segment, Transcription};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

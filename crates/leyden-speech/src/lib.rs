@@ -35,6 +35,7 @@ mod network;
 mod options;
 mod timing;
 mod transcribe;
+mod transcript;
 mod vocabulary;
 mod whisper;
 
@@ -45,5 +46,5 @@ pub use languages::{language_code, language_name};
 pub use mel::Mel;
 pub use network::{Config, Network, Precision, Stack};
 pub use options::{Options, Thresholds, Timestamps};
-pub use transcribe::{Event, Segment, Transcription, Word};
+pub use transcript::{Event, Segment, Transcription, Word};
 pub use whisper::Whisper;

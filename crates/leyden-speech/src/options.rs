@@ -8,10 +8,10 @@ use crate::vocabulary::Vocabulary;
 pub enum Timestamps {
     /// None: each window of 30 seconds is decoded without tokens of time.
     None,
-    /// Of segments.
+    /// Times of segments.
     #[default]
     Segment,
-    /// Of segments and words.
+    /// Times of segments and words.
     Word,
 }
 

@@ -1,8 +1,9 @@
 //! Times of words: dynamic time warping over the attention of the decoder's heads that follow the audio (OpenAI,
 //! `timing.py`).
 
+use crate::decoding::log_sum_exp;
 use crate::network::{Ask, Texts, Work};
-use crate::transcribe::{Segment, Word, hundredths, probability};
+use crate::transcript::{Segment, Word, hundredths};
 use crate::vocabulary::{TIME_STEP, Vocabulary};
 use crate::whisper::Whisper;
 use leyden_kernels::Cpu;
@@ -339,6 +340,11 @@ fn warp(rows: &[f32], positions: usize) -> Vec<(usize, usize)> {
     }
     path.reverse();
     path
+}
+
+/// Returns the probability of a token from logits.
+fn probability(cpu: &Cpu, logits: &[f32], id: u32) -> f64 {
+    f64::from(logits[id as usize] - log_sum_exp(cpu.tier(), logits)).exp()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! The library is safe code, but a damaged file may still panic in it: a panic is an error of the file.
 
-use super::{AudioLimits, Mixer, SampleForm};
+use super::mixer::{AudioLimits, Mixer, SampleForm};
 use crate::error::Error;
 use std::io::{Cursor, ErrorKind as IoKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};

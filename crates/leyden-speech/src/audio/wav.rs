@@ -2,7 +2,7 @@
 //!
 //! The bytes are untrusted: every length is compared with the bytes that are left.
 
-use super::{AudioLimits, Mixer, SampleForm};
+use super::mixer::{AudioLimits, Mixer, SampleForm};
 use crate::error::Error;
 
 /// Frames that are converted at a time.
