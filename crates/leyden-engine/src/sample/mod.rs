@@ -7,7 +7,7 @@
 //!
 //! With a [`TokenSet`] all other tokens are removed before the first step, and their probability is zero throughout.
 //!
-//! No step drops all tokens. Ties go to the lower id. The random numbers depend on (seed, choice, position) alone, and
+//! No step drops all tokens. Ties go to the lower id. The random numbers depend on (seed, choice, position, token) alone, and
 //! the memory of a step on the sequence's own tokens alone. So the same seed gives the same text, whatever else runs
 //! and also if a part is computed again.
 
@@ -36,7 +36,7 @@ use crate::error::{Error, ErrorKind};
 pub use allowed::TokenSet;
 pub use breakers::SequenceBreakers;
 use candidates::{Candidates, Item};
-use leyden_kernels::{Tier, ops};
+use leyden_kernels::Tier;
 pub use mirostat::{Mirostat, MirostatVersion};
 pub use names::SamplingStep;
 pub use params::{Dry, DynamicTemperature, Penalties, SamplingParams, Xtc};
@@ -44,9 +44,6 @@ pub use propose::Proposal;
 use random::Random;
 use step::Context;
 use tally::Tally;
-
-/// Maximum number of candidates that are sorted in one go for the draw.
-const SORT_ALL: usize = 1024;
 
 /// Sampler of one sequence.
 #[derive(Debug)]
@@ -127,8 +124,7 @@ impl Sampler {
         position: usize,
     ) -> Result<u32, Error> {
         let mu = self.run(logits, allowed, position)?;
-        let random = self.random(position).draw();
-        let (token, probability) = self.draw(random)?;
+        let (token, probability) = self.draw(position)?;
         if let (Some(mu), Some(m)) = (mu, &self.params.mirostat) {
             self.bounds.drawn(position, mu, probability, m);
         }
@@ -199,29 +195,29 @@ impl Sampler {
         }))
     }
 
-    /// Draws one of the candidates by a number in `[0, 1)`. Returns the token and its probability.
-    fn draw(&mut self, random: f64) -> Result<(u32, f64), Error> {
+    /// Draws one of the candidates for a position. Returns the token and its probability.
+    ///
+    /// Each candidate waits for a time of an exponential distribution, with its probability as the rate, and the first
+    /// one is drawn. Every token has a random number of its own: so two models with nearly the same probabilities, such
+    /// as a model and its draft model, nearly always draw the same token (Daliri, Musco and Suresh, "Coupling without
+    /// Communication and Drafter-Invariant Speculative Decoding", 2024).
+    fn draw(&mut self, position: usize) -> Result<(u32, f64), Error> {
+        let random = self.random(position);
         let c = &mut self.candidates;
-        if c.items().len() <= SORT_ALL {
-            c.sort_all();
-        }
         let weights = c.weights(self.tier);
-        let temperature = c.temperature();
-        let mut rest = random * weights.sum;
-        let mut drawn = 0.0;
-        let at = c.best_first(|part| {
-            let mut values: Vec<f32> = part.iter().map(|i| (i.logit - weights.max) / temperature).collect();
-            ops::exp(self.tier, &mut values);
-            values.iter().position(|w| {
-                drawn = f64::from(*w);
-                rest -= drawn;
-                rest < 0.0
-            })
-        });
-        // Reached only by rounding errors.
-        let items = c.items();
-        let item = at.and_then(|at| items.get(at)).or(items.last());
-        item.map(|i| (i.id, drawn / weights.sum)).ok_or_else(|| ErrorKind::NotFinite.into())
+        let mut first: Option<(f64, u32, f64)> = None;
+        for (item, weight) in c.items().iter().zip(&weights.values) {
+            let (weight, number) = (f64::from(*weight), random.of_token(item.id));
+            // -ln x is at least 1 - x, which spares most logarithms.
+            if weight <= 0.0 || first.is_some_and(|(time, ..)| 1.0 - number >= time * weight) {
+                continue;
+            }
+            let time = -number.ln() / weight;
+            if first.is_none_or(|(least, id, _)| time < least || time == least && item.id < id) {
+                first = Some((time, item.id, weight));
+            }
+        }
+        first.map(|(_, id, weight)| (id, weight / weights.sum)).ok_or_else(|| ErrorKind::NotFinite.into())
     }
 }
 

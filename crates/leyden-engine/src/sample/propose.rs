@@ -1,8 +1,8 @@
 //! Proposals of a draft model.
 //!
 //! The model's token is sampled as without a draft, and the draft token is accepted if it is the same. So drafts change
-//! neither the text nor, for any seed, its distribution. The draft token is drawn with the random number of its
-//! position, which the model's token is drawn with too: where both models have nearly the same probabilities, both
+//! neither the text nor, for any seed, its distribution. The draft token is drawn with the random numbers of its
+//! position, with which the model's token is drawn too: where both models have nearly the same probabilities, both
 //! draws nearly always give the same token. `docs/speculation.md` compares this to rejection sampling (Leviathan et al.,
 //! "Fast Inference from Transformers via Speculative Decoding", 2023).
 
@@ -24,7 +24,7 @@ impl Sampler {
     /// model's.
     pub fn propose(&mut self, logits: &[f32], position: usize) -> Option<Proposal> {
         self.run(logits, None, position).ok()?;
-        let (token, _) = self.draw(self.random(position).draw()).ok()?;
+        let (token, _) = self.draw(position).ok()?;
         let is_greedy = self.params.temperature == 0.0 && self.params.dynamic_temperature.range == 0.0;
         let probability = is_greedy.then(|| {
             let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);

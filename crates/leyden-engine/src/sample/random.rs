@@ -1,4 +1,4 @@
-//! Counter-based random numbers: a hash of (seed, choice, position), without state.
+//! Counter-based random numbers: a hash of (seed, choice, position, token), without state.
 
 /// Key of a token's random numbers.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +10,9 @@ pub(super) struct Random {
 
 /// Constant that separates the random numbers of XTC from those of the draw.
 const XTC: u64 = 0x7874_6321;
+
+/// Factor that spreads the ids of tokens over all bits.
+const TOKEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Computes the finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
 fn mix(mut x: u64) -> u64 {
@@ -29,9 +32,9 @@ impl Random {
         mix(mix(mix(self.seed) ^ self.choice) ^ self.position)
     }
 
-    /// Returns the random number of the draw, in `[0, 1)`.
-    pub(super) fn draw(self) -> f64 {
-        unit(self.bits())
+    /// Returns the random number of a token in the draw, above 0 and at most 1.
+    pub(super) fn of_token(self, id: u32) -> f64 {
+        1.0 - unit(mix(self.bits() ^ TOKEN.wrapping_mul(u64::from(id) + 1)))
     }
 
     /// Returns the random number that decides whether XTC acts, in `[0, 1)`.

@@ -5,11 +5,11 @@ use crate::schedule::verify;
 use leyden_kernels::Tier;
 
 /// Number of positions that are sampled.
-const POSITIONS: usize = 20_000;
+const POSITIONS: usize = 2_000;
 
 /// Returns random numbers with a mean of 0 and a variance of 1: sums of uniform ones.
 fn noise(n: usize, seed: u64) -> Vec<f32> {
-    let uniform = |i: usize, part: u64| Random { seed, choice: part, position: i as u64 }.draw() - 0.5;
+    let uniform = |i: usize, part: u64| Random { seed, choice: part, position: i as u64 }.of_token(0) - 0.5;
     (0..n).map(|i| (0..12).map(|part| uniform(i, part)).sum::<f64>() as f32).collect()
 }
 
@@ -24,7 +24,7 @@ fn sampler(params: &SamplingParams, n: usize) -> Sampler {
     Sampler::new(params.clone(), 0, Tier::best(), n).unwrap()
 }
 
-/// Shares of accepted tokens: of drafts with the same random number, of the draft model's best token, and at most (the
+/// Shares of accepted tokens: of drafts with the same random numbers, of the draft model's best token, and at most (the
 /// overlap of both distributions, which rejection sampling reaches).
 fn shares(params: &SamplingParams, (target, draft): &(Vec<f32>, Vec<f32>)) -> [f64; 3] {
     let (mut s, mut d) = (sampler(params, target.len()), sampler(params, target.len()));
@@ -50,7 +50,7 @@ fn sampled_tokens_have_the_models_distribution_whatever_is_drafted() {
     let mut counts = [[0.0; 12]; 2];
     let mut totals = [0.0; 2];
     let (mut s, mut d) = (sampler(&plain, 12), sampler(&plain, 12));
-    for at in (0..2 * POSITIONS).step_by(2) {
+    for at in (0..20 * POSITIONS).step_by(2) {
         let drafted = [d.propose(&draft, at).unwrap().token];
         let tokens = verify(&drafted, |i| s.sample(&target, at + i)).unwrap();
         for (i, token) in tokens.iter().enumerate() {
@@ -70,18 +70,23 @@ fn sampled_tokens_have_the_models_distribution_whatever_is_drafted() {
 }
 
 #[test]
-fn one_random_number_for_both_draws_is_nearly_as_good_as_rejection() {
+fn common_random_numbers_are_nearly_as_good_as_rejection() {
     let plain =
         SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingParams::default() };
     for (params, width) in
         [(&plain, 3.0), (&plain, 1.5), (&SamplingParams::default(), 3.0), (&SamplingParams::default(), 1.5)]
     {
-        for difference in [0.0, 0.2, 0.5, 1.0] {
-            let [same, best, overlap] = shares(params, &logits(2000, width, difference));
+        for difference in [0.2, 0.5, 1.0] {
+            let [same, best, overlap] = shares(params, &logits(500, width, difference));
             println!(
-                "width {width}, difference {difference}: same number {same:.3}, best token {best:.3}, overlap {overlap:.3}"
+                "width {width}, difference {difference}: same numbers {same:.3}, best token {best:.3}, overlap {overlap:.3}"
             );
-            assert!(same <= overlap + 0.02 && (difference > 0.0 || same == 1.0));
+            // The bound of the coupling (Daliri, Musco and Suresh, 2024), less the error of the sample.
+            let least = overlap / (2.0 - overlap) - 0.03;
+            assert!(
+                (least..=overlap + 0.03).contains(&same) && same + 0.03 >= best,
+                "{same} {best} {overlap}"
+            );
         }
     }
 }
