@@ -55,7 +55,7 @@ def leyden(program, lines):
 
 def agreement(pairs):
     different = [pair for pair in pairs if pair[1] != pair[2]]
-    sample = random.Random(1).sample(different, min(12, len(different)))
+    sample = random.Random(1).sample(different, min(30, len(different)))
     equal = 1 - len(different) / max(1, len(pairs))
     return {"words": len(pairs), "equal": round(equal, 5), "examples_of_others": sample}
 

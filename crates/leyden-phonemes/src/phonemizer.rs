@@ -139,8 +139,7 @@ impl Phonemizer {
         let mut words = words.into_iter().rev();
         // From the end, because some words depend on the sound after them.
         let mut next_sound = None;
-        let n_words = tokens.iter().filter(|token| !matches!(token.kind, Kind::Mark(_))).count();
-        for (i, token) in tokens.iter().enumerate().rev() {
+        for token in tokens.iter().rev() {
             if let Kind::Mark(mark) = token.kind {
                 if !matches!(mark, '“' | '”' | '(' | ')') {
                     next_sound = None;
@@ -149,7 +148,7 @@ impl Phonemizer {
                 continue;
             }
             let Some(word) = words.next() else { break };
-            let first = i == 0 || n_words == words.len() + 1 && words.len() == 0;
+            let first = words.len() == 0;
             let (phonemes, source) = self.word(&lexicon, &word, next_sound, first);
             next_sound =
                 phonemes.chars().find(|&symbol| !matches!(symbol, symbols::PRIMARY | symbols::SECONDARY));
@@ -304,7 +303,8 @@ fn before_sound(word: &str, next: Option<char>, first: bool) -> Option<String> {
         ("to" | "To", Some(false)) => "tə",
         ("I", Some(_)) => "ˌI",
         ("am", Some(_)) => "ɐm",
-        ("in", None) => "ˈɪn",
+        ("in" | "In", None) => "ˈɪn",
+        ("In", _) => "ɪn",
         ("vs", _) => "vˈɜɹsəs",
         _ => return None,
     };

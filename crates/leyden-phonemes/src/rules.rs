@@ -97,8 +97,12 @@ const RULES: &[Rule] = &[
     ('_', "tsch", ANY, "ʧ"),
     ('_', "re", 'C', "ɹi"),
     ('_', "be", 'T', "bə"),
-    ('_', "de", 'T', "də"),
     // Vowels.
+    (ANY, "arr", 'V', "ɛɹ"),
+    (ANY, "err", 'V', "ɛɹ"),
+    (ANY, "irr", 'V', "ɪɹ"),
+    (ANY, "orr", 'V', "ɔɹ"),
+    (ANY, "urr", 'V', "ɜɹ"),
     (ANY, "augh", ANY, "ɔ"),
     (ANY, "aigh", ANY, "A"),
     (ANY, "eigh", ANY, "A"),
@@ -248,6 +252,7 @@ const RULES: &[Rule] = &[
     (ANY, "w", 'V', "w"),
     (ANY, "w", ANY, ""),
     (ANY, "x", ANY, "ks"),
+    (ANY, "zh", ANY, "ʒ"),
     (ANY, "zz", ANY, "z"),
     (ANY, "z", ANY, "z"),
 ];
@@ -284,7 +289,11 @@ fn fits_before(class: char, letters: &[u8], at: usize) -> bool {
         '_' => at == 0,
         'V' => before.is_some_and(is_vowel),
         'C' => before.is_some_and(|letter| !is_vowel(letter)),
-        'B' => letters[..at].iter().take(20).any(|&letter| is_vowel(letter)),
+        'B' => letters[..at]
+            .iter()
+            .take(20)
+            .enumerate()
+            .any(|(i, &letter)| is_vowel(letter) && (i > 0 || letter != b'y')),
         'Z' => before
             .is_some_and(|letter| !matches!(letter, b'p' | b't' | b'k' | b'f' | b's' | b'c' | b'u' | b'i')),
         letter => before == u8::try_from(letter).ok(),

@@ -1,6 +1,6 @@
 //! Parts of speech of words whose sounds depend on them, from the words beside them.
 //!
-//! These are rules of thumb over at most three words on each side; no model. Words without a rule get no tag and so the usual sounds.
+//! These are rules of thumb over the words beside it; no model. Words without a rule get no tag and so the usual sounds.
 
 const DETERMINERS: &[&str] = &[
     "the", "a", "an", "this", "that", "these", "those", "my", "your", "his", "her", "its", "our", "their",
@@ -86,6 +86,9 @@ const FUNCTION: &[&str] = &[
 /// Words that tell of the past.
 const PAST: &[&str] =
     &["yesterday", "ago", "last", "was", "were", "had", "said", "did", "once", "then", "before"];
+
+/// Number of words on each side among which the past is looked for, so that the work is linear in the text.
+const NEAR: usize = 12;
 
 /// Returns tags for the word at `at` of a clause of words in lower case, the best first.
 pub(crate) fn tags(words: &[String], at: usize) -> Vec<&'static str> {
@@ -207,7 +210,8 @@ fn read(words: &[String], at: usize, previous: &str, next: &str) -> Vec<&'static
     if matches!(previous, "he" | "she" | "it") || next == "aloud" && !BEFORE_VERBS.contains(&previous) {
         return vec!["VBD"];
     }
-    let past = words.iter().enumerate().any(|(i, word)| i != at && PAST.contains(&word.as_str()));
+    let near = words.iter().enumerate().take(at + NEAR).skip(at.saturating_sub(NEAR));
+    let past = near.into_iter().any(|(i, word)| i != at && PAST.contains(&word.as_str()));
     let free = previous.is_empty()
         || matches!(previous, "i" | "you" | "we" | "they" | "who" | "and")
         || !BEFORE_VERBS.contains(&previous) && !DETERMINERS.contains(&previous);
