@@ -48,6 +48,9 @@ impl Texts {
 
 impl Dictionary {
     /// Returns the embedded dictionary.
+    ///
+    /// # Panics
+    /// If the program's own data is damaged.
     #[must_use]
     pub fn embedded() -> Self {
         let (head, rest) = EMBEDDED.split_at(4);

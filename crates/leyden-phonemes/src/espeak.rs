@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::knobs;
 
 /// Time after which the program is ended.
 const MAX_SECONDS: u64 = 20;
@@ -27,7 +28,7 @@ impl Program {
     /// Returns `espeak-ng` from the folders of `PATH`, if it is there.
     #[must_use]
     pub fn find() -> Option<Self> {
-        let folders = std::env::var_os("PATH")?;
+        let folders = knobs::path()?;
         let path = std::env::split_paths(&folders)
             .map(|folder| folder.join("espeak-ng"))
             .find(|path| path.is_file())?;

@@ -201,15 +201,15 @@ impl Lexicon<'_> {
                 return plural(&sounds);
             }
         }
-        if let Some(stem) = word.strip_suffix('d').filter(|stem| stem.ends_with('e') && stem.len() > 3) {
-            if let Some(sounds) = self.verb_stem(stem, &stem[..stem.len() - 1], tags, true) {
-                return past(&sounds);
-            }
+        if let Some(stem) = word.strip_suffix('d').filter(|stem| stem.ends_with('e') && stem.len() > 3)
+            && let Some(sounds) = self.verb_stem(stem, &stem[..stem.len() - 1], tags, true)
+        {
+            return past(&sounds);
         }
-        if let Some(stem) = word.strip_suffix("ing").filter(|stem| stem.len() > 2) {
-            if let Some(sounds) = self.verb_stem(&format!("{stem}e"), stem, tags, false) {
-                return Some(with_ing(&sounds));
-            }
+        if let Some(stem) = word.strip_suffix("ing").filter(|stem| stem.len() > 2)
+            && let Some(sounds) = self.verb_stem(&format!("{stem}e"), stem, tags, false)
+        {
+            return Some(with_ing(&sounds));
         }
         None
     }

@@ -10,6 +10,7 @@
 mod dictionary;
 mod error;
 mod espeak;
+mod knobs;
 mod lexicon;
 mod normalize;
 mod numbers;

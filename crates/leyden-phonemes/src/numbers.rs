@@ -108,7 +108,7 @@ fn below_thousand(number: usize) -> String {
     let rest = number % 100;
     if rest >= 20 {
         words.push(TENS[rest / 10]);
-        if rest % 10 > 0 {
+        if !rest.is_multiple_of(10) {
             words.push(ONES[rest % 10]);
         }
     } else if rest > 0 || number == 0 {

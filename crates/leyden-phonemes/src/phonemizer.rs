@@ -212,10 +212,8 @@ fn spoken<'a>(tokens: &'a [Token], lexicon: &Lexicon<'_>) -> Vec<Spoken<'a>> {
     let mut clause: Vec<String> = Vec::new();
     let mut begin = 0;
     let mut close = |words: &mut Vec<Spoken<'a>>, clause: &mut Vec<String>| {
-        for i in begin..words.len() {
-            if lexicon.varies(words[i].text) {
-                words[i].tags = tagger::tags(clause, i - begin);
-            }
+        for (i, word) in words[begin..].iter_mut().enumerate().filter(|(_, word)| lexicon.varies(word.text)) {
+            word.tags = tagger::tags(clause, i);
         }
         begin = words.len();
         clause.clear();

@@ -156,8 +156,8 @@ fn cut(text: &str, max_bytes: usize) -> usize {
     let mark = spaces()
         .filter(|&(at, _)| head[..at].ends_with([',', ';', ':', '—', '–', ')']))
         .map(|(at, _)| at)
-        .last();
-    let place = mark.filter(|&at| at * 3 > limit).or_else(|| spaces().map(|(at, _)| at).last());
+        .next_back();
+    let place = mark.filter(|&at| at * 3 > limit).or_else(|| spaces().map(|(at, _)| at).next_back());
     place.or_else(|| head.chars().next_back().map(|_| limit)).filter(|&at| at > 0).unwrap_or(text.len())
 }
 

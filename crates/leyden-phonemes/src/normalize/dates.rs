@@ -1,6 +1,6 @@
 //! Dates in the orders of American, British and international writing, and decades.
 
-use super::{Context, Spoken};
+use super::context::{Context, Spoken};
 use crate::numbers;
 
 /// Months with their abbreviations.

@@ -1,6 +1,7 @@
 //! Words as they are, abbreviations, initials and Roman numerals.
 
-use super::{Context, Kind, Spoken, dates};
+use super::context::{Context, Kind, Spoken};
+use super::dates;
 use crate::numbers;
 
 /// Abbreviations with a full stop, in lower case without it, and the words they stand for.

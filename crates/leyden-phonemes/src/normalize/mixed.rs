@@ -1,6 +1,7 @@
 //! The last rule: cores of letters, digits and signs in any order, said part by part.
 
-use super::{Context, Kind, Spoken, signs};
+use super::context::{Context, Kind, Spoken};
+use super::signs;
 use crate::numbers::{self, Number};
 
 /// Number of digits above which digits beside letters are said one by one.

@@ -4,6 +4,7 @@
 //! the core says its words and how many of the next pieces it has used. The last rule knows everything, so no word is lost. Pieces have a
 //! maximal length, and each rule is linear in it, so the time is linear in the text.
 
+mod context;
 mod dates;
 mod letters;
 mod mixed;
@@ -15,112 +16,11 @@ mod times;
 mod units;
 mod web;
 
-use std::ops::Range;
-
+pub(crate) use context::{Kind, Token};
 pub(crate) use letters::ends_with_abbreviation;
 pub(crate) use signs::is_sounded;
 
-use pieces::Piece;
-
-/// A spoken word or a mark.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A word, in the case in which it is written; it may have apostrophes and hyphens.
-    Word(String),
-    /// Letters of the Latin alphabet to be said one by one.
-    Letters(String),
-    /// One of `.,;:!?—…()“”`.
-    Mark(char),
-}
-
-/// A spoken word or a mark, with the bytes of the text it stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    pub(crate) span: Range<usize>,
-}
-
-/// Words that a rule says, and the use it makes of the pieces.
-#[derive(Debug, Default)]
-struct Spoken {
-    kinds: Vec<Kind>,
-    /// Pieces used after the first.
-    extra: usize,
-    /// True if the full stop after the last piece belongs to the words.
-    takes_stop: bool,
-}
-
-impl Spoken {
-    /// Returns words that are separated by spaces; a word in capitals within braces is said in letters.
-    fn words(text: &str) -> Self {
-        let mut spoken = Self::default();
-        spoken.push(text);
-        spoken
-    }
-
-    fn letters(text: &str) -> Self {
-        Self { kinds: vec![Kind::Letters(text.to_owned())], ..Self::default() }
-    }
-
-    fn push(&mut self, text: &str) {
-        for word in text.split_whitespace() {
-            self.kinds.push(match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
-                Some(letters) => Kind::Letters(letters.to_owned()),
-                None => Kind::Word(word.to_owned()),
-            });
-        }
-    }
-
-    fn using(mut self, extra: usize) -> Self {
-        self.extra = extra;
-        self
-    }
-
-    fn with_stop(mut self) -> Self {
-        self.takes_stop = true;
-        self
-    }
-}
-
-/// A piece among its neighbours.
-#[derive(Clone, Copy)]
-struct Context<'a> {
-    pieces: &'a [Piece],
-    at: usize,
-}
-
-impl<'a> Context<'a> {
-    fn core(self) -> &'a str {
-        &self.pieces[self.at].core
-    }
-
-    /// Returns the marks after the `n`th next piece.
-    fn trail(self, n: usize) -> &'a str {
-        self.pieces.get(self.at + n).map_or("", |piece| &piece.trail)
-    }
-
-    /// Returns the core before this one, marks between them or not.
-    fn before(self) -> &'a str {
-        self.at.checked_sub(1).map_or("", |at| &self.pieces[at].core)
-    }
-
-    /// Returns the core of the `n`th next piece if only marks among `between` stand between this one and it.
-    fn next(self, n: usize, between: &str) -> Option<&'a str> {
-        let piece = self.pieces.get(self.at + n).filter(|piece| piece.lead.is_empty())?;
-        let joined = (0..n).all(|i| self.trail(i).chars().all(|mark| between.contains(mark)));
-        joined.then_some(piece.core.as_str())
-    }
-
-    /// Returns true if a full stop follows the `n`th next piece directly.
-    fn has_stop(self, n: usize) -> bool {
-        self.trail(n).starts_with('.')
-    }
-
-    /// Returns true if this piece is the last one or is followed by a word with a capital.
-    fn capital_follows(self) -> bool {
-        self.pieces.get(self.at + 1).is_some_and(|piece| piece.core.starts_with(char::is_uppercase))
-    }
-}
+use context::{Context, Spoken};
 
 /// Rules in the order in which they are asked.
 const RULES: &[fn(Context<'_>) -> Option<Spoken>] = &[

@@ -1,6 +1,6 @@
 //! Amounts of money: $3.50, £1bn, 20 €, USD 5 million.
 
-use super::{Context, Spoken};
+use super::context::{Context, Spoken};
 use crate::numbers::Number;
 
 /// Sign or code of a currency with the names of one and more, and of one and more of its hundredths.

@@ -61,7 +61,7 @@ fn piece(start: usize, text: &str) -> Piece {
         let (lead, trail) = (String::new(), String::new());
         return Piece { start, lead, core: plain(text), core_end: start + text.len(), trail };
     }
-    let mut front = text.len() - text.trim_start_matches(|c| signs::is_lead(c)).len();
+    let mut front = text.len() - text.trim_start_matches(signs::is_lead).len();
     let lead_text = &text[..front];
     let rest = &text[front..];
     // A sign before a number belongs to it.
@@ -69,7 +69,7 @@ fn piece(start: usize, text: &str) -> Piece {
     {
         front -= lead_text.chars().next_back().map_or(0, char::len_utf8);
     }
-    let core = text[front..].trim_end_matches(|c| signs::is_trail(c));
+    let core = text[front..].trim_end_matches(signs::is_trail);
     let core_end = front + core.len();
     let trail = text[core_end..].to_owned();
     let mut core = plain(core);

@@ -1,6 +1,7 @@
 //! Plain numbers, years, ranges, fractions, ordinals, numbers of telephones and of versions.
 
-use super::{Context, Spoken, signs};
+use super::context::{Context, Spoken};
+use super::signs;
 use crate::numbers::{self, Number};
 
 /// Words before which four digits count things.

@@ -1,6 +1,6 @@
 //! Times of day, durations of three parts, and ratios, which look alike.
 
-use super::{Context, Spoken};
+use super::context::{Context, Spoken};
 use crate::numbers;
 
 /// Returns the capitals of "am" or "pm" in any writing.
@@ -19,7 +19,7 @@ pub(super) fn time(context: Context<'_>) -> Option<Spoken> {
     {
         let (from, _) = clock(from, false)?;
         let (to, half) = clock(to, false)?;
-        return Some(finish(context, format!("{from} to {to}"), half));
+        return Some(finish(context, &format!("{from} to {to}"), half));
     }
     let next_half = context.next(1, "").and_then(half_of_day).is_some();
     let (words, half) = clock(core, next_half)?;
@@ -27,11 +27,11 @@ pub(super) fn time(context: Context<'_>) -> Option<Spoken> {
     if bare && half.is_none() && !next_half {
         return None;
     }
-    Some(finish(context, words, half))
+    Some(finish(context, &words, half))
 }
 
 /// Adds the half of the day from the next piece if it stands there.
-fn finish(context: Context<'_>, words: String, half: Option<&str>) -> Spoken {
+fn finish(context: Context<'_>, words: &str, half: Option<&str>) -> Spoken {
     if let Some(half) = half {
         let spoken = Spoken::words(&format!("{words} {{{half}}}"));
         return if context.core().contains('.') { spoken.with_stop() } else { spoken };
@@ -42,9 +42,9 @@ fn finish(context: Context<'_>, words: String, half: Option<&str>) -> Spoken {
                 let spoken = Spoken::words(&format!("{words} {{{half}}}")).using(1);
                 if next.contains('.') { spoken.with_stop() } else { spoken }
             }
-            None => Spoken::words(&words),
+            None => Spoken::words(words),
         },
-        None => Spoken::words(&words),
+        None => Spoken::words(words),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Quantities with units: 5 kg, 60 km/h, 21°C, 12 GB, 5 lbs., 9 m².
 
-use super::{Context, Spoken};
+use super::context::{Context, Spoken};
 use crate::numbers::Number;
 
 /// Units with the names of one and more. Capitals matter.

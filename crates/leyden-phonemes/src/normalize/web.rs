@@ -1,6 +1,7 @@
 //! Addresses of the web and of mail, names of files, hash tags and handles.
 
-use super::{Context, Kind, Spoken, mixed};
+use super::context::{Context, Kind, Spoken};
+use super::mixed;
 
 /// Endings of names of hosts.
 const ENDINGS: &[&str] = &[
