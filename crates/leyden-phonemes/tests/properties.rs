@@ -10,12 +10,15 @@ use proptest::prelude::*;
 
 fn phonemizer() -> &'static Phonemizer {
     static ONE: std::sync::OnceLock<Phonemizer> = std::sync::OnceLock::new();
-    ONE.get_or_init(|| Phonemizer::new(Options { espeak: Espeak::Off, ..Options::default() }).unwrap())
+    ONE.get_or_init(|| {
+        Phonemizer::new(Options { espeak: Espeak::Off, ..Options::default() })
+            .expect("no program is asked for")
+    })
 }
 
 /// Checks a text's sentences: their spans, the alphabet, and that each stretch of letters or digits has a word.
 fn check(text: &str) -> Vec<Sentence> {
-    let said = phonemizer().phonemes(text).unwrap();
+    let said = phonemizer().phonemes(text).expect("no program is asked for");
     for sentence in &said {
         assert!(text.get(sentence.span.clone()).is_some());
         for part in &sentence.parts {
