@@ -68,7 +68,7 @@ struct Spoken<'a> {
 }
 
 impl Phonemizer {
-    /// Returns a phonemizer; the embedded dictionary takes some 10 MB of memory.
+    /// Returns a phonemizer; the embedded dictionary takes 6 MB of memory.
     ///
     /// # Errors
     /// If the given `espeak-ng` is no file.

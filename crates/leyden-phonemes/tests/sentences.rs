@@ -50,3 +50,40 @@ fn no_word_of_shared_texts_is_lost() {
     let known = sources[&Source::Dictionary];
     assert!(total > 6_000 && known * 100 > total * 90, "{sources:?}");
 }
+
+/// Returns the number of changed, missing and added symbols.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let best = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}
+
+#[test]
+fn ipa_is_near_that_of_piper() {
+    let Some(file) = leyden_testkit::shared("data/audio/piper/test_en-us.jsonl") else { return };
+    let phonemizer = Phonemizer::new(Options { espeak: Espeak::Off, ..Options::default() }).unwrap();
+    let (mut different, mut total) = (0, 0);
+    for line in std::fs::read_to_string(file).unwrap().lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        // Spaces, lengths and secondary stress differ with the joining of small words.
+        let plain = |text: &str| {
+            text.chars().filter(|c| !c.is_whitespace() && !"ːˌˈ".contains(*c)).collect::<Vec<_>>()
+        };
+        let theirs: String =
+            value["phonemes"].as_array().unwrap().iter().filter_map(|symbol| symbol.as_str()).collect();
+        let said = phonemizer.phonemes(value["text"].as_str().unwrap()).unwrap();
+        let ours: String = said.iter().map(Sentence::espeak).collect();
+        let (ours, theirs) = (plain(&ours), plain(&theirs));
+        different += distance(&ours, &theirs);
+        total += theirs.len();
+    }
+    // Unstressed vowels are written differently by the two: "ɪ", "ᵻ" or "ə".
+    println!("{different} of {total} symbols differ");
+    assert!(total > 400 && different * 100 < total * 15, "{different} of {total} symbols differ");
+}
