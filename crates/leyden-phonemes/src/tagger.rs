@@ -102,7 +102,7 @@ pub(crate) fn tags(words: &[String], at: usize) -> Vec<&'static str> {
     let earlier = get(before.and_then(|i| i.checked_sub(1)));
     let next = get(Some(at + 1));
     match word {
-        "read" | "reread" => return read(words, at, previous, next),
+        "read" | "reread" => return read(words, at, [earlier, previous, next]),
         "used" => return if next == "to" && !BE.contains(&previous) { vec!["VBD"] } else { vec![] },
         "wound" => {
             let verb = !DETERMINERS.contains(&previous)
@@ -203,7 +203,11 @@ pub(crate) fn tags(words: &[String], at: usize) -> Vec<&'static str> {
 }
 
 /// Returns tags of "read", whose past has other sounds.
-fn read(words: &[String], at: usize, previous: &str, next: &str) -> Vec<&'static str> {
+fn read(words: &[String], at: usize, [earlier, previous, next]: [&str; 3]) -> Vec<&'static str> {
+    // "Have you read it?"
+    if HAVE.contains(&earlier) && matches!(previous, "i" | "you" | "we" | "they" | "he" | "she") {
+        return vec!["VBN"];
+    }
     if HAVE.contains(&previous) || BE.contains(&previous) || previous == "well" || previous == "widely" {
         return vec!["VBN"];
     }
@@ -230,6 +234,7 @@ mod tests {
             ("i will read it", "read", "ɹˈid"),
             ("she read the letter", "read", "ɹˈɛd"),
             ("i have read it", "read", "ɹˈɛd"),
+            ("have you read it", "read", "ɹˈɛd"),
             ("yesterday we read it", "read", "ɹˈɛd"),
             ("we want to record a song", "record", "ɹəkˈɔɹd"),
             ("she broke the record", "record", "ɹˈɛkəɹd"),

@@ -84,6 +84,5 @@ fn ipa_is_near_that_of_piper() {
         total += theirs.len();
     }
     // Unstressed vowels are written differently by the two: "ɪ", "ᵻ" or "ə".
-    println!("{different} of {total} symbols differ");
     assert!(total > 400 && different * 100 < total * 15, "{different} of {total} symbols differ");
 }
