@@ -8,13 +8,14 @@ use crate::entry::Entry;
 
 const LIST: &str = include_str!("../data/third_party.tsv");
 /// Texts of the licences under which crates are used, by their names in SPDX.
-const TEXTS: [(&str, &str); 8] = [
+const TEXTS: [(&str, &str); 9] = [
     ("Apache-2.0", include_str!("../../../LICENSE")),
     ("MIT", include_str!("../data/licences/MIT.txt")),
     ("MIT-0", include_str!("../data/licences/MIT-0.txt")),
     ("BSD-3-Clause", include_str!("../data/licences/BSD-3-Clause.txt")),
     ("BSL-1.0", include_str!("../data/licences/BSL-1.0.txt")),
     ("ISC", include_str!("../data/licences/ISC.txt")),
+    ("MPL-2.0", include_str!("../data/licences/MPL-2.0.txt")),
     ("Unicode-3.0", include_str!("../data/licences/Unicode-3.0.txt")),
     ("Zlib", include_str!("../data/licences/Zlib.txt")),
 ];

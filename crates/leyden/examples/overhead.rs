@@ -22,22 +22,21 @@ fn median(repeats: usize, mut work: impl FnMut() -> Result<(), Error>) -> Result
 
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let repeats = arguments.get(2).and_then(|n| n.parse().ok()).unwrap_or(3);
-    let open = |path: Option<&String>| match path {
-        Some(path) => Model::open(path, &LoadOptions::new()),
-        None => Model::embedded(&LoadOptions::new()),
+    let [model, encoder, repeats @ ..] = &arguments[..] else {
+        panic!("usage: overhead MODEL ENCODER [REPEATS]")
     };
+    let repeats = repeats.first().and_then(|n| n.parse().ok()).unwrap_or(3);
     let prompts = ANIMALS.map(|who| format!("The story of a {who} who lived near the sea begins"));
     let texts =
         prompts.clone().map(|p| format!("{p} on a cold morning, long before anybody else was awake."));
-    let model = open(arguments.first())?;
+    let model = Model::open(model, &LoadOptions::new())?;
     let mut batch = model.batch(&BatchOptions::new().context(512).cache_tokens(4096).parallel(8))?;
     let options = GenerateOptions::new().max_tokens(64).temperature(0.0);
     let generate = median(repeats, || {
         let tokens = prompts.iter().map(|text| model.tokenize(text)).collect::<Result<Vec<_>, _>>()?;
         batch.generate(&tokens, &options).map(drop)
     })?;
-    let model = open(arguments.get(1))?;
+    let model = Model::open(encoder, &LoadOptions::new())?;
     let mut embedder = model.embedder(&EmbedOptions::default())?;
     let embed = median(40 * repeats, || embedder.embed(&texts).map(drop))?;
     println!("{{\"generate\": {generate}, \"embed\": {embed}}}");

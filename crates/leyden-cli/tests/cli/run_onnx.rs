@@ -27,8 +27,9 @@ fn outputs_of_a_graph() {
         found,
         json!({ "outputs": { "y": { "type": "F32", "shape": [1, 2], "data": [11.0, 22.5] } } })
     );
-    let text = leyden(&["run-onnx", &model, "-i", &input, "--trace", "-t", "2"]).ok();
-    assert_eq!(text, "y: F32 [1,2]: 11.0, 22.5\n");
+    let traced = leyden(&["run-onnx", &model, "-i", &input, "--trace", "-t", "2"]);
+    assert_eq!((traced.code, traced.out.as_str()), (Some(0), "y: F32 [1,2]: 11.0, 22.5\n"));
+    assert!(traced.err.starts_with("operator") && traced.err.contains("\nAdd "), "{}", traced.err);
 }
 
 #[test]

@@ -218,8 +218,8 @@ fn what_is_wrong_is_named() {
         (graph(&[], &[tensor("w", 1, &[u64::MAX], &[])], &[], &[]), "w: dimensions"),
         (graph(&[], &[tensor("w", 1, &[1; 9], &[])], &[], &[]), "number of dimensions is 9"),
         (
-            graph(&[], &[tensor("w", 8, &[1], &bytes(6, "text"))], &[], &[]),
-            "w: values of type STRING are not supported",
+            graph(&[], &[tensor("w", 8, &[2], &bytes(6, "text"))], &[], &[]),
+            "w: has 1 texts where 2 should be",
         ),
         (graph(&[], &[tensor("w", 99, &[1], &[])], &[], &[]), "w: tensor type 99 is unknown"),
         (graph(&[], &[tensor("w", 3, &[1], &bytes(5, varint(300)))], &[], &[]), "w: has the value 300"),

@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 use super::Failure;
 use super::{Facts, Table, printable};
 
-/// Returns true for files that are graphs by their name.
+/// Returns true for graphs by their name, unless they are the weights of a model: then `config.json` is in their folder or
+/// its parent.
 pub(super) fn is_graph(path: &Path) -> bool {
-    path.is_file() && path.extension().is_some_and(|e| e.eq_ignore_ascii_case("onnx"))
+    let has_config = |folder: Option<&Path>| folder.is_some_and(|folder| folder.join("config.json").exists());
+    let is_weights = has_config(path.parent()) || has_config(path.parent().and_then(Path::parent));
+    path.is_file() && path.extension().is_some_and(|e| e.eq_ignore_ascii_case("onnx")) && !is_weights
 }
 
 fn described(input: &GraphInput) -> String {
@@ -24,7 +27,7 @@ fn document(path: &Path, outline: &Outline) -> Value {
     let input = |input: &GraphInput| json!({ "name": input.name, "type": input.ty.map(|ty| ty.name()), "shape": input.shape });
     json!({
         "file": path.display().to_string(),
-        "format": "ONNX",
+        "format": { "name": "onnx" },
         "supported": outline.missing.is_empty(),
         "inputs": outline.inputs.iter().map(input).collect::<Vec<_>>(),
         "outputs": outline.outputs,
