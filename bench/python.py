@@ -21,7 +21,7 @@ import time
 import leyden
 
 PROMPTS = [f"The story of a {who} who lived near the sea begins" for who in "king queen fox bear girl boy cat dog".split()]
-TEXTS = [f"{prompt} on a cold morning, long before anybody else was awake." for prompt in PROMPTS]
+TEXTS = [f"{prompt} on a cold morning, before anybody was awake." for prompt in PROMPTS]
 TOKENS = 64
 
 

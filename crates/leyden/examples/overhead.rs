@@ -1,5 +1,4 @@
-//! Times the work of `bench/python.py` without Python: `cargo run --release -p leyden --example overhead -- MODEL ENCODER
-//! [REPEATS]`. Prints the median seconds of a call.
+//! Times the work of `bench/python.py` without Python and prints the median seconds of a call. Arguments: MODEL ENCODER REPEATS.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use leyden::{BatchOptions, EmbedOptions, Error, GenerateOptions, LoadOptions, Model};
@@ -22,13 +21,10 @@ fn median(repeats: usize, mut work: impl FnMut() -> Result<(), Error>) -> Result
 
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [model, encoder, repeats @ ..] = &arguments[..] else {
-        panic!("usage: overhead MODEL ENCODER [REPEATS]")
-    };
-    let repeats = repeats.first().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let [model, encoder, repeats] = &arguments[..] else { panic!("usage: overhead MODEL ENCODER REPEATS") };
+    let repeats = repeats.parse().unwrap_or(3);
     let prompts = ANIMALS.map(|who| format!("The story of a {who} who lived near the sea begins"));
-    let texts =
-        prompts.clone().map(|p| format!("{p} on a cold morning, long before anybody else was awake."));
+    let texts = prompts.clone().map(|p| format!("{p} on a cold morning, before anybody was awake."));
     let model = Model::open(model, &LoadOptions::new())?;
     let mut batch = model.batch(&BatchOptions::new().context(512).cache_tokens(4096).parallel(8))?;
     let options = GenerateOptions::new().max_tokens(64).temperature(0.0);
