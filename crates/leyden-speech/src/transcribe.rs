@@ -204,12 +204,10 @@ impl Run<'_> {
             }
         }
         // Segments without text, or without duration, are no segments.
-        let mut id = first;
         let mut kept = self.segments.split_off(first);
         kept.retain(|segment| segment.end > segment.start && !segment.text.trim().is_empty());
-        for mut segment in kept {
+        for (id, mut segment) in (first..).zip(kept) {
             segment.id = id;
-            id += 1;
             self.written.extend_from_slice(&segment.tokens);
             self.segments.push(segment);
         }

@@ -1,6 +1,8 @@
 //! Features, encoder and decoder against transformers (`data/make.py`), on a tiny model whose weights follow from a
 //! formula; damaged files of all kinds; and published models where they are at hand.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod tiny;
 
 use leyden_kernels::{Cpu, Tier};

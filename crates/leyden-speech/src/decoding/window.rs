@@ -101,11 +101,9 @@ impl Window<'_> {
             if !(self.go_on)() {
                 return Err(Error::new(ErrorKind::Stopped));
             }
-            let mut row = 0;
             let mut next = vec![None; n];
-            for (text, candidate) in all.iter_mut().enumerate().filter(|(_, candidate)| !candidate.ended) {
-                let logits = &mut logits[row * size..(row + 1) * size];
-                row += 1;
+            let going = all.iter_mut().enumerate().filter(|(_, candidate)| !candidate.ended);
+            for ((text, candidate), logits) in going.zip(logits.chunks_exact_mut(size)) {
                 rules.apply(tier, &candidate.tokens, logits);
                 let place = (self.seed, text as u64, step as u64);
                 let (id, log_probability) = choose(tier, logits, temperature, place);

@@ -2,7 +2,8 @@
 
 use super::config::Config;
 use super::layers::{FeedForward, Linear, Loader, Norm, Projections, apply, resize};
-use super::{Precision, Work};
+use super::precision::Precision;
+use super::work::Work;
 use crate::error::Error;
 use leyden_kernels::Cpu;
 use leyden_kernels::attention::{

@@ -2,7 +2,7 @@
 
 use super::config::{Config, Stack};
 use super::ggml_file::GgmlFile;
-use super::source::Tensor;
+use super::tensor::Tensor;
 use crate::error::Error;
 use crate::languages::CODES;
 use serde_json::{Map, Value, json};

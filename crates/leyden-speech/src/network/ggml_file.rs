@@ -4,7 +4,7 @@
 //! padding, little-endian throughout (whisper.cpp, `models/convert-pt-to-ggml.py`). The bytes are untrusted: every length
 //! is compared with the bytes that are left before anything is allocated.
 
-use super::source::{Tensor, io};
+use super::tensor::Tensor;
 use crate::error::{Error, ErrorKind};
 use leyden_tensor::DType;
 use std::collections::HashMap;
@@ -205,4 +205,9 @@ fn tensor(reader: &mut Reader<'_>) -> Result<(String, Described), Error> {
     let bytes = bytes.ok_or_else(|| Error::model(format!("impossible shape {shape:?}")).item(&name))?;
     let data = reader.take("data", bytes).map_err(|error| error.item(&name))?;
     Ok((name, Described { dtype, shape, data }))
+}
+
+/// Returns the error of an operation on a file.
+fn io(action: &'static str, source: std::io::Error) -> Error {
+    Error::new(ErrorKind::Io { action, source })
 }

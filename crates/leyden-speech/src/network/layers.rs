@@ -1,7 +1,8 @@
 //! Parts of both stacks: linear layers, norms, and the feed-forward layer.
 
+use super::precision::Precision;
 use super::source::Source;
-use super::{Precision, Work};
+use super::work::Work;
 use crate::error::Error;
 use leyden_kernels::gemm::{PackedWeights, Product, Write, multiply, multiply_activated};
 use leyden_kernels::ops::{Activation, layer_norm};

@@ -2,8 +2,9 @@
 
 use super::config::Config;
 use super::ggml::Ggml;
-use crate::error::{Error, ErrorKind};
-use leyden_tensor::{DType, HfFile, HfFolder, Json, TensorView, WeightSource};
+use super::tensor::Tensor;
+use crate::error::Error;
+use leyden_tensor::{HfFile, HfFolder, Json, WeightSource};
 use leyden_text::{Tokenizer, from_tokenizer_json};
 use std::path::Path;
 
@@ -21,25 +22,6 @@ pub(crate) struct Folder {
     config: Config,
     /// `generation_config.json`, if there is one.
     generation: Option<Json>,
-}
-
-/// Tensor of a source.
-pub(crate) struct Tensor<'a> {
-    pub(crate) dtype: DType,
-    pub(crate) shape: Vec<usize>,
-    pub(crate) bytes: &'a [u8],
-}
-
-impl Tensor<'_> {
-    /// Returns the values as floats.
-    pub(crate) fn floats(&self, name: &str) -> Result<Vec<f32>, Error> {
-        let view = TensorView::new(name, self.dtype, &self.shape, self.bytes)?;
-        let mut out = vec![0.0; view.rows() * view.cols()];
-        for (row, to) in out.chunks_exact_mut(view.cols().max(1)).enumerate() {
-            leyden_tensor::quant::decode_row(self.dtype, view.row(row), to);
-        }
-        Ok(out)
-    }
 }
 
 impl Source {
@@ -145,9 +127,4 @@ impl Source {
             Source::Ggml(_) => Ok(()),
         }
     }
-}
-
-/// Returns the error of an operation on a file.
-pub(super) fn io(action: &'static str, source: std::io::Error) -> Error {
-    Error::new(ErrorKind::Io { action, source })
 }
