@@ -8,6 +8,8 @@
 //! * `ignored`: the value is dropped, and `x-leyden-ignored` names the field; with `--strict` it is refused.
 //! * `refused`: status 400, with the reason in the message.
 //!
+//! Endpoints of forms read the table through [`of_form`]; a list there is a field that is sent several times.
+//!
 //! Values without a row are treated as the ignored or refused value of the same field, unless the field is `honoured`.
 
 use serde_json::{Map, Value, json};
@@ -101,6 +103,7 @@ fn routes(word: &'static str) -> Vec<&'static str> {
         "responses" => vec!["/v1/responses", "/responses"],
         "rerank" => vec!["/rerank", "/v1/rerank", "/v2/rerank", "/reranking", "/v1/reranking"],
         "score" => vec!["/score", "/v1/score"],
+        "audio" => vec!["/v1/audio/transcriptions", "/v1/audio/translations"],
         path => vec![path],
     }
 }
@@ -206,6 +209,25 @@ pub(crate) fn refuses<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
 fn lists(schema: &Value, key: &str, value: &Value) -> bool {
     let list = schema.get(key).and_then(Value::as_array);
     list.is_some_and(|all| all.iter().any(|one| same(one, value)))
+}
+
+/// Returns the row that decides about a field of a form, whose values are texts; `None` if the table has no such field.
+/// The reader of an `honoured` field judges the values without a row.
+pub(crate) fn of_form(path: &str, field: &str, text: &str) -> Option<&'static Row> {
+    let of_field = || rows().iter().filter(|row| row.field == field && row.endpoints.contains(&path));
+    let honoured = of_field().any(|row| row.outcome == Outcome::Honoured);
+    let is_other = |row: &&Row| !honoured && matches!(row.outcome, Outcome::Ignored | Outcome::Refused);
+    let exact = of_field().find(|row| is_text_of(text, &row.value));
+    exact.or_else(|| of_field().find(is_other)).or_else(|| of_field().next())
+}
+
+/// Returns `true` if a form's text says this value, or one of a list.
+fn is_text_of(text: &str, value: &Value) -> bool {
+    match value {
+        Value::String(value) => value == text,
+        Value::Array(values) => values.iter().any(|value| is_text_of(text, value)),
+        value => serde_json::from_str(text).is_ok_and(|given| same(&given, value)),
+    }
 }
 
 /// Compares values; `1` and `1.0` are equal.

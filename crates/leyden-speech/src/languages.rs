@@ -114,6 +114,12 @@ const NAMES: [&str; 100] = [
     "cantonese",
 ];
 
+/// Returns the codes of all languages.
+#[must_use]
+pub fn language_codes() -> &'static [&'static str] {
+    &CODES
+}
+
 /// Returns the code of a language that is given by its code or English name; `None` if it is unknown.
 #[must_use]
 pub fn language_code(given: &str) -> Option<&'static str> {

@@ -42,7 +42,7 @@ mod whisper;
 pub use audio::{Audio, AudioLimits, SAMPLE_RATE};
 pub use error::{Error, ErrorKind};
 pub use formats::{Cues, Format};
-pub use languages::{language_code, language_name};
+pub use languages::{language_code, language_codes, language_name};
 pub use mel::Mel;
 pub use network::{Config, Network, Precision, Stack};
 pub use options::{Options, Thresholds, Timestamps};

@@ -8,6 +8,7 @@ use crate::call::{Call, Upload};
 use crate::error::ApiError;
 use crate::models::Lease;
 use crate::operation::operation;
+use crate::published::{self, Outcome};
 use crate::replies::{document, plain};
 use crate::speech::{Speech, Turn};
 use hyper::body::Bytes;
@@ -31,6 +32,10 @@ const FIELD_BYTES: u64 = 16 << 10;
 const MAX_PARTS: usize = 64;
 /// Pieces of a stream that may wait for the client.
 const PIECES: usize = 16;
+
+/// Paths of the routes.
+const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
+const TRANSLATIONS: &str = "/v1/audio/translations";
 
 /// Fields of a request.
 #[derive(Default)]
@@ -86,6 +91,23 @@ impl Form {
         }
     }
 
+    /// Refuses, or lists as ignored, the fields that nothing here reads.
+    fn leave_out(&self, app: &App, call: &Call, path: &str) -> Result<(), ApiError> {
+        let mut ignored: Vec<String> = Vec::new();
+        for (name, text) in self.fields.iter().filter(|(_, text)| !text.is_empty()) {
+            let row = published::of_form(path, name, text);
+            match row.map_or(Outcome::Ignored, |row| row.outcome) {
+                Outcome::Refused => {
+                    let reason = row.map_or("", |row| row.reason);
+                    return Err(ApiError::unsupported(name, format!("`{name}`: {reason}")));
+                }
+                Outcome::Ignored if !ignored.contains(name) => ignored.push(name.clone()),
+                _ => {}
+            }
+        }
+        call.leave_out(app, &ignored)
+    }
+
     /// Checks the fields.
     fn check(&self, translate: bool) -> Result<Asked, ApiError> {
         let known = || Format::NAMES.map(|row| row.0).join(", ");
@@ -109,6 +131,12 @@ impl Form {
             Some("true" | "True" | "1") => true,
             Some(_) => return Err(wrong("stream", "is neither true nor false".to_owned())),
         };
+        let seed: Option<i64> = match self.one("seed")? {
+            None => None,
+            Some(text) => {
+                Some(text.trim().parse().map_err(|_| wrong("seed", "is no integer of 64 bits".to_owned()))?)
+            }
+        };
         let mut units = (false, false);
         for (_, unit) in self.fields.iter().filter(|(name, _)| name == "timestamp_granularities") {
             match unit.as_str() {
@@ -118,8 +146,8 @@ impl Form {
             }
         }
         if units.0 && format != Format::VerboseJson {
-            let what = "needs the response_format verbose_json".to_owned();
-            return Err(wrong("timestamp_granularities", what));
+            let message = "`timestamp_granularities`: word needs the response_format verbose_json";
+            return Err(ApiError::conflict("timestamp_granularities", message));
         }
         let language = self.one("language")?.filter(|given| !given.is_empty()).map(str::to_owned);
         if let Some(given) = &language
@@ -136,6 +164,7 @@ impl Form {
                 translate,
                 timestamps: if units.0 { Timestamps::Word } else { Timestamps::Segment },
                 temperatures: std::iter::once(temperature).chain(higher).collect(),
+                seed: seed.map_or(defaults.seed, i64::cast_unsigned),
                 prompt: self.one("prompt")?.filter(|text| !text.trim().is_empty()).map(str::to_owned),
                 ..defaults
             },
@@ -171,6 +200,7 @@ pub(super) async fn translate(app: Arc<App>, call: Call) -> Result<Response<Repl
 async fn answer(app: Arc<App>, mut call: Call, translate: bool) -> Result<Response<Reply>, ApiError> {
     let deadline = call.deadline(&app);
     let form = Form::read(call.take_upload()?).await?;
+    form.leave_out(&app, &call, if translate { TRANSLATIONS } else { TRANSCRIPTIONS })?;
     let asked = form.check(translate)?;
     let record = form.document();
     let file = form.file.ok_or_else(|| ApiError {
@@ -322,19 +352,20 @@ fn describe(app: &App, name: &str, summary: &str, translate: bool) -> Value {
     let mut it = operation(name, summary, None, &answer);
     let formats: Vec<&str> = Format::NAMES.iter().map(|row| row.0).collect();
     let mut properties = json!({
-        "file": { "type": "string", "contentMediaType": "application/octet-stream", "maxLength": MAX_AUDIO_BYTES,
+        "file": { "type": "string", "contentMediaType": "application/octet-stream", "minLength": 1, "maxLength": MAX_AUDIO_BYTES,
             "description": "Audio: WAV, FLAC, MP3, Ogg Vorbis, or AAC in MP4" },
-        "model": { "type": "string", "maxLength": app.limits.name_chars },
-        "prompt": { "type": "string", "maxLength": FIELD_BYTES, "description": "Text before the audio" },
+        "model": { "type": "string", "minLength": 1, "maxLength": app.limits.name_chars },
+        "prompt": { "type": "string", "maxLength": FIELD_BYTES / 4, "description": "Text before the audio" },
         "response_format": { "enum": formats },
-        "temperature": { "type": "number", "minimum": 0, "maximum": 1 }
+        "temperature": { "type": "number", "minimum": 0, "maximum": 1 },
+        "seed": { "type": "integer", "minimum": i64::MIN, "maximum": i64::MAX },
+        "language": { "enum": leyden_speech::language_codes(),
+            "description": "Language of the audio, detected by default; English names such as german are taken too" },
+        "stream": { "type": "boolean" }
     });
     if !translate {
-        properties["language"] =
-            json!({ "type": "string", "description": "Code such as en; detected by default" });
-        properties["timestamp_granularities"] =
-            json!({ "type": "array", "items": { "enum": ["word", "segment"] } });
-        properties["stream"] = json!({ "type": "boolean" });
+        properties["timestamp_granularities"] = json!({ "type": "array", "items": { "enum": ["word", "segment"] },
+            "description": "word needs the response_format verbose_json" });
     }
     it["requestBody"] = json!({ "required": true, "content": { "multipart/form-data": { "schema": {
         "type": "object", "required": ["file"], "properties": properties

@@ -3,9 +3,10 @@
 use super::{app, request, run, start, whole, worker_options};
 use crate::ServerOptions;
 use crate::app::App;
+use crate::body::Reply;
 use crate::published::{self, Outcome, Row};
 use crate::routes::{self, ROUTES};
-use hyper::Method;
+use hyper::{Method, Request};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ fn base(path: &str) -> Value {
             json!({ "query": "a", "documents": ["b"] })
         }
         "/score" | "/v1/score" => json!({ "text_1": "a", "text_2": "b" }),
+        // A form whose fields are checked before the file is missed.
+        "/v1/audio/transcriptions" | "/v1/audio/translations" => json!({ "model": model }),
         "/tokenize" => json!({ "prompt": "Once" }),
         "/detokenize" => json!({ "tokens": [5] }),
         other => panic!("no request for {other}"),
@@ -70,9 +73,28 @@ fn with(row: &Row, path: &str) -> Value {
     body
 }
 
+/// Returns a body as a form: lists as several parts, no part for null.
+fn form(path: &str, body: &Value) -> Request<Reply> {
+    let mut text = String::new();
+    for (name, value) in body.as_object().unwrap() {
+        let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        let name = if value.is_array() { format!("{name}[]") } else { name.clone() };
+        for value in values.iter().filter(|value| !value.is_null()) {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let head = format!("--edge\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+            text += &format!("{head}{shown}\r\n");
+        }
+    }
+    let builder = Request::builder().method("POST").uri(path);
+    let builder = builder.header("content-type", "multipart/form-data; boundary=edge");
+    builder.body(Reply::whole(text + "--edge--\r\n")).unwrap()
+}
+
 /// Returns the status of an answer, its header of ignored fields, and the message of an error.
 async fn ask(app: &Arc<App>, path: &str, body: &Value) -> (u16, String, String) {
-    let response = app.respond(request("POST", path, &body.to_string())).await;
+    let is_form = path.starts_with("/v1/audio/");
+    let request = if is_form { form(path, body) } else { request("POST", path, &body.to_string()) };
+    let response = app.respond(request).await;
     let ignored = response.headers().get("x-leyden-ignored").map(|v| v.to_str().unwrap().to_owned());
     let status = response.status().as_u16();
     let text = whole(response).await;
