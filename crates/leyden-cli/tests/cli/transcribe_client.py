@@ -42,6 +42,13 @@ assert events[-1].type == "transcript.text.done" and events[-1].text == text
 assert "".join(event.delta for event in events[:-1]).strip() == text
 assert all(event.type == "transcript.text.delta" for event in events[:-1])
 
+# Fields without a use here are named, and those that would change the answer are refused.
+raw = client.audio.transcriptions.with_raw_response.create(
+    model=MODEL, file=named, languages=["en", "de"], extra_body={"seed": 7, "own_field": "x"}
+)
+assert raw.headers["x-leyden-ignored"] == "languages, own_field", raw.headers
+assert failure(openai.BadRequestError, include=["logprobs"]).param == "include"
+
 # Fields at their edges, and a model of English alone.
 assert failure(openai.BadRequestError, temperature=1.5).param == "temperature"
 assert failure(openai.BadRequestError, language="xx").param == "language"
