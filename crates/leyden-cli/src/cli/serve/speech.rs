@@ -27,15 +27,14 @@ pub(super) fn on_demand(
     let info = info(&path);
     let weights = info.bytes;
     let called = name.clone();
-    let (place, shown) = (path.clone(), info.clone());
+    let shown = info.clone();
     let load = move |available: Option<u64>| {
         let needed = weights.saturating_mul(2);
         if available.is_some_and(|available| needed > available) {
-            return Err(format!("{}: it takes {needed} bytes", place.display()));
+            return Err(format!("{}: it takes {needed} bytes", path.display()));
         }
         let cpu = processor(threads, arithmetic).map_err(|failure| failure.to_string())?;
-        let whisper =
-            Whisper::load(&cpu, &place, precision(arithmetic)).map_err(|error| error.to_string())?;
+        let whisper = Whisper::load(&cpu, &path, precision(arithmetic)).map_err(|error| error.to_string())?;
         Ok(SpeechModel { name: called.clone(), whisper, cpu, info: shown.clone() }.into())
     };
     let sizes = (config.width, config.vocabulary);
