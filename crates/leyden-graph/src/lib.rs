@@ -1,6 +1,6 @@
 //! Graphs: ONNX models as programs on leyden's kernels.
 //!
-//! [`Model::load`] reads a file, looks up each node in the table of operators ([`ops`]), computes all that is constant
+//! [`Model::load`] reads a file, looks up each node in the table of operators (`ops`), computes all that is constant
 //! and orders the rest. [`Model::run`] computes outputs from inputs. Operators that are missing are named, all at once,
 //! before anything runs.
 //!

@@ -3,6 +3,7 @@
 //! Python code in `leyden/` turns arguments of users into those of this module, which computes without Python's lock. A
 //! wait for a result looks for signals ten times a second, so that Ctrl-C ends it and cancels the request.
 #![forbid(unsafe_code)]
+#![expect(clippy::needless_pass_by_value, reason = "functions that Python calls own their arguments")]
 
 mod answers;
 mod convert;

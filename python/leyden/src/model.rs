@@ -261,6 +261,7 @@ impl NativeModel {
     }
 
     /// Computes sparse vectors of texts: token ids and their weights.
+    #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn embed_sparse(
         &self,
         py: Python<'_>,

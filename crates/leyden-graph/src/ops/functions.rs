@@ -32,8 +32,8 @@ pub(crate) fn tanh(tier: Tier, x: &mut [f32]) {
         exp(tier, e);
         for (x, e) in x.iter_mut().zip(&*e) {
             let z = *x * *x;
-            let p = ((-5.704_988_7e-3 * z + 2.063_908_9e-2) * z - 5.373_971_6e-2) * z + 1.333_144_2e-1;
-            let near = (p * z - 3.333_328_2e-1) * z * *x + *x;
+            let p = ((-5.704_988_7e-3 * z + 2.063_909e-2) * z - 5.373_971_6e-2) * z + 1.333_144_2e-1;
+            let near = (p * z - 3.333_328e-1) * z * *x + *x;
             let far = (1.0 - 2.0 / (e + 1.0)).copysign(*x);
             let nan = x.is_nan();
             *x = if x.abs() < 0.625 || nan { near } else { far };
@@ -50,7 +50,8 @@ pub(crate) fn erf(tier: Tier, x: &mut [f32]) {
         for (x, g) in x.iter_mut().zip(&*g) {
             let z = *x * *x;
             let p = ((7.853_861_4e-5 * z - 8.010_194e-4) * z + 5.188_327_6e-3) * z - 2.685_381_2e-2;
-            let near = (((p * z + 1.128_358_5e-1) * z - 3.761_262_6e-1) * z + 1.128_379_2) * *x;
+            let near =
+                (((p * z + 1.128_358_5e-1) * z - 3.761_262_6e-1) * z + std::f32::consts::FRAC_2_SQRT_PI) * *x;
             let far = (2.0 * g / (x.abs() * std::f32::consts::SQRT_2) - 1.0).copysign(*x);
             let nan = x.is_nan();
             // Far out the quotient of infinities is none.

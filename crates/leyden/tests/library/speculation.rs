@@ -53,7 +53,7 @@ fn a_draft_model_needs_the_same_vocabulary() {
     let (digits, swapped) = ([token(b'7'), token(b'8')].concat(), [token(b'8'), token(b'7')].concat());
     let at = bytes.windows(digits.len()).position(|window| window == digits).unwrap();
     bytes[at..at + digits.len()].copy_from_slice(&swapped);
-    let id = (0..4000).find(|id| model.tokenizer().token_bytes(*id).as_deref() == Some(b"7")).unwrap();
+    let id = (0..4000).find(|id| model.tokenizer().token_bytes(*id) == Some(b"7")).unwrap();
     let other = std::env::temp_dir().join(format!("leyden-other-vocabulary-{}.gguf", std::process::id()));
     std::fs::write(&other, bytes).unwrap();
     let opened = Model::open(storyteller(), &LoadOptions::new().draft(other.clone()));

@@ -78,14 +78,11 @@ fn common_random_numbers_are_nearly_as_good_as_rejection() {
     {
         for difference in [0.2, 0.5, 1.0] {
             let [same, best, overlap] = shares(params, &logits(500, width, difference));
-            println!(
-                "width {width}, difference {difference}: same numbers {same:.3}, best token {best:.3}, overlap {overlap:.3}"
-            );
             // The bound of the coupling (Daliri, Musco and Suresh, 2024), less the error of the sample.
             let least = overlap / (2.0 - overlap) - 0.03;
             assert!(
                 (least..=overlap + 0.03).contains(&same) && same + 0.03 >= best,
-                "{same} {best} {overlap}"
+                "width {width}, difference {difference}: {same} {best} {overlap}"
             );
         }
     }
