@@ -66,7 +66,7 @@ session = requests.Session()
 session.verify, session.cert, session.trust_env = authority, (certificate, key), False
 models = session.get(f"{url}/v1/models")
 assert models.status_code == 200 and models.json()["data"], models.text
-body = {"prompt": "Once upon a time", "max_tokens": 20, "stream": True, "ignore_eos": True}
+body = {"prompt": "Once upon a time", "max_tokens": 200, "stream": True, "ignore_eos": True}
 with session.post(f"{url}/v1/completions", json=body, stream=True) as streamed:
     lines = [line for line in streamed.iter_lines() if line.startswith(b"data: {")]
 assert len(lines) > 1 and "".join(json.loads(line[6:])["choices"][0]["text"] for line in lines).strip()
