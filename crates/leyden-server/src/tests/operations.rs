@@ -4,6 +4,7 @@ use super::worker_options;
 use super::{CHAT, COMPLETIONS, app, ask, events, get, post, request, run, start, story, until, whole};
 use crate::ServerOptions;
 use serde_json::json;
+use std::time::Duration;
 
 fn value(page: &str, series: &str) -> f64 {
     let line = page.lines().find(|l| l.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
@@ -14,7 +15,12 @@ fn value(page: &str, series: &str) -> f64 {
 fn counters_count() {
     run(async {
         let app = app();
-        let (_, before) = get(&app, "/metrics").await;
+        let (_, mut before) = get(&app, "/metrics").await;
+        // The number of blocks, a label, is known when the engine's thread has begun.
+        while before.contains("num_gpu_blocks=\"0\"") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            before = get(&app, "/metrics").await.1;
+        }
         // All series exist from the start, so that rates can be computed from the beginning.
         let model = "{model_name=\"storyteller\"}";
         for name in [
