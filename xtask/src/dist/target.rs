@@ -60,7 +60,7 @@ impl Target {
     /// Checks that the program can be built for it.
     ///
     /// # Errors
-    /// What is missing, and what to install.
+    /// Missing part of the toolchain, and the package to install.
     pub(super) fn check(&self, build_std: bool) -> Result<(), String> {
         let here = Path::new(".");
         if build_std && self.is_static() {

@@ -65,6 +65,16 @@ fn until(server: &Server, id: &str, what: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
+/// Returns the lines of `n` requests for completions of 120 tokens.
+fn requests(n: u64) -> String {
+    let line = |i| {
+        let body = json!({ "prompt": "Once upon a time", "max_tokens": 120, "seed": i, "ignore_eos": true });
+        let row = json!({ "custom_id": format!("row {i}"), "method": "POST", "url": "/v1/completions", "body": body });
+        format!("{row}\n")
+    };
+    (0..n).map(line).collect()
+}
+
 const ROWS: u64 = 60;
 
 #[test]
@@ -72,13 +82,8 @@ fn a_batch_outlives_kills_with_every_row_once() {
     let files = Files::new();
     let folder = files.path("batches");
     let start = || Server::start(&[STORYTELLER, "--batch-dir", &folder]);
-    let line = |i: u64| {
-        let body = json!({ "prompt": "Once upon a time", "max_tokens": 120, "seed": i, "ignore_eos": true });
-        let row = json!({ "custom_id": format!("row {i}"), "method": "POST", "url": "/v1/completions", "body": body });
-        format!("{row}\n")
-    };
     let mut server = start();
-    let file = upload(&server, &(0..ROWS).map(line).collect::<String>());
+    let file = upload(&server, &requests(ROWS));
     let new = json!({ "input_file_id": file, "endpoint": "/v1/completions", "completion_window": "24h" });
     let id = json_of(&server, "POST", "/v1/batches", &new)["id"].as_str().unwrap().to_owned();
     let mut last = 0;
@@ -94,9 +99,7 @@ fn a_batch_outlives_kills_with_every_row_once() {
     let batch = until(&server, &id, |batch| batch["status"] == "completed");
     assert_eq!(batch["request_counts"], json!({ "total": ROWS, "completed": ROWS, "failed": 0 }));
     assert_eq!(batch["error_file_id"], Value::Null);
-    let output = format!("/v1/files/{}/content", batch["output_file_id"].as_str().unwrap());
-    let (_, content) = ask(&server, "GET", &output, "application/json", "");
-    let rows: Vec<Value> = content.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = rows(&server, &batch["output_file_id"]);
     let ids: Vec<String> = rows.iter().map(|row| row["custom_id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ids, (0..ROWS).map(|i| format!("row {i}")).collect::<Vec<_>>());
     let tokens = |row: &Value| row["response"]["body"]["usage"]["completion_tokens"].clone();
@@ -122,13 +125,8 @@ fn a_batch_past_its_window_keeps_its_answers_and_names_the_rest() {
     let files = Files::new();
     let folder = files.path("batches");
     let start = || Server::start(&[STORYTELLER, "--batch-dir", &folder]);
-    let line = |i: u64| {
-        let body = json!({ "prompt": "Once upon a time", "max_tokens": 120, "seed": i, "ignore_eos": true });
-        let row = json!({ "custom_id": format!("row {i}"), "method": "POST", "url": "/v1/completions", "body": body });
-        format!("{row}\n")
-    };
     let mut server = start();
-    let file = upload(&server, &(0..400).map(line).collect::<String>());
+    let file = upload(&server, &requests(400));
     let new = json!({ "input_file_id": file, "endpoint": "/v1/completions", "completion_window": "1h" });
     let id = json_of(&server, "POST", "/v1/batches", &new)["id"].as_str().unwrap().to_owned();
     let done = |batch: &Value| batch["request_counts"]["completed"].as_u64().unwrap();
