@@ -47,4 +47,4 @@ pub use mel::Mel;
 pub use network::{Config, Network, Precision, Stack};
 pub use options::{Options, Thresholds, Timestamps};
 pub use transcript::{Event, Segment, Transcription, Word};
-pub use whisper::Whisper;
+pub use whisper::{Weights, Whisper};

@@ -4,7 +4,8 @@ use crate::error::Error;
 use crate::network::{Config, Network, Precision, Source};
 use crate::vocabulary::Vocabulary;
 use leyden_kernels::Cpu;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// A loaded model: network, vocabulary and settings.
 #[derive(Debug)]
@@ -15,6 +16,19 @@ pub struct Whisper {
     pub(crate) alignment: Vec<(usize, usize)>,
 }
 
+/// Sizes of a model's weights as stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weights {
+    /// Files.
+    pub paths: Vec<PathBuf>,
+    /// Type with the most bytes.
+    pub main_type: String,
+    /// Number of values.
+    pub parameters: u64,
+    /// Bytes of all tensors.
+    pub bytes: u64,
+}
+
 impl Whisper {
     /// Returns true for a Hugging Face folder of a Whisper or a GGML file of whisper.cpp, judged by `config.json` or the
     /// first bytes.
@@ -23,12 +37,21 @@ impl Whisper {
         Source::is_at(path)
     }
 
-    /// Reads the sizes of a model without its weights.
+    /// Reads the sizes of a model and of its weights, without loading it.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn config_at(path: &Path) -> Result<Config, Error> {
-        Ok(Source::open(path)?.config().clone())
+    pub fn outline_at(path: &Path) -> Result<(Config, Weights), Error> {
+        let source = Source::open(path)?;
+        let mut weights = Weights { paths: source.weight_paths(), ..Weights::default() };
+        let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, values, bytes) in source.sizes() {
+            weights.parameters += values;
+            weights.bytes += bytes;
+            *by_type.entry(name).or_default() += bytes;
+        }
+        weights.main_type = by_type.into_iter().max_by_key(|row| row.1).map_or_else(String::new, |row| row.0);
+        Ok((source.config().clone(), weights))
     }
 
     /// Loads a model.

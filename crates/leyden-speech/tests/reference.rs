@@ -253,7 +253,7 @@ fn ggml_files_are_the_model_of_the_folder() {
     let mel = Mel::new(&cpu, &audio(), 80);
     for (half, bound) in [(true, 3e-2), (false, 1e-4)] {
         fs::write(&path, ggml(80, half)).unwrap();
-        assert!(Whisper::is_at(&path) && Whisper::config_at(&path).unwrap().vocabulary == 51_864);
+        assert!(Whisper::is_at(&path) && Whisper::outline_at(&path).unwrap().0.vocabulary == 51_864);
         let whisper = Whisper::load(&cpu, &path, Precision::Stored).unwrap();
         assert_eq!(whisper.languages(), ["en"]);
         let encoded = whisper.network().encode(&cpu, mel.window(0, 3000)).unwrap();

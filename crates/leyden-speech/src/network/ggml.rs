@@ -34,6 +34,11 @@ pub(crate) struct Ggml {
 }
 
 impl Ggml {
+    /// Returns type, number of values and bytes of each tensor.
+    pub(super) fn sizes(&self) -> Vec<(String, u64, u64)> {
+        self.file.sizes()
+    }
+
     pub(super) fn is_at(path: &Path) -> bool {
         GgmlFile::is_at(path)
     }

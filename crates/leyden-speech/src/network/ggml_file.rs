@@ -102,6 +102,14 @@ impl<'a> Reader<'a> {
 }
 
 impl GgmlFile {
+    /// Returns type, number of values and bytes of each tensor.
+    pub(super) fn sizes(&self) -> Vec<(String, u64, u64)> {
+        let one = |t: &Described| {
+            (t.dtype.to_string(), t.shape.iter().map(|n| *n as u64).product(), t.data.len() as u64)
+        };
+        self.tensors.values().map(one).collect()
+    }
+
     /// Returns true if the file begins as one of this format.
     pub(super) fn is_at(path: &Path) -> bool {
         let mut magic = [0; 4];

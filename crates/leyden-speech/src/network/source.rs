@@ -6,7 +6,7 @@ use super::tensor::Tensor;
 use crate::error::Error;
 use leyden_tensor::{HfFile, HfFolder, Json, WeightSource};
 use leyden_text::{Tokenizer, from_tokenizer_json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Files of a model.
 pub(crate) enum Source {
@@ -50,6 +50,28 @@ impl Source {
         match self {
             Source::Folder(folder) => &folder.config,
             Source::Ggml(file) => file.config(),
+        }
+    }
+
+    /// Returns type, number of values and bytes of each tensor.
+    pub(crate) fn sizes(&self) -> Vec<(String, u64, u64)> {
+        match self {
+            Source::Folder(folder) => {
+                let all = folder.folder.weights().tensor_info();
+                let values = |shape: &[usize]| shape.iter().map(|n| *n as u64).product();
+                all.iter().map(|t| (t.type_name.to_owned(), values(&t.shape), t.bytes as u64)).collect()
+            }
+            Source::Ggml(file) => file.sizes(),
+        }
+    }
+
+    /// Returns the files of the weights.
+    pub(crate) fn weight_paths(&self) -> Vec<PathBuf> {
+        match self {
+            Source::Folder(folder) => {
+                folder.folder.weights().paths().into_iter().map(Path::to_owned).collect()
+            }
+            Source::Ggml(file) => vec![PathBuf::from(file.path())],
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use leyden_server::{Abilities, About, ModelInfo, OnDemand, SpeechModel};
-use leyden_speech::Whisper;
+use leyden_speech::{Weights, Whisper};
 
 use super::directory;
 use super::settings::Settings;
@@ -23,8 +23,8 @@ pub(super) fn on_demand(
     if !settings.lora.is_empty() {
         return Err(Failure::usage(format!("{name}: speech recognisers have no LoRA adapters")));
     }
-    let config = Whisper::config_at(&path)?;
-    let info = info(&path);
+    let (config, weights) = Whisper::outline_at(&path)?;
+    let info = info(&path, weights);
     let weights = info.bytes;
     let called = name.clone();
     let shown = info.clone();
@@ -54,19 +54,15 @@ pub(super) fn on_demand(
 }
 
 /// Returns the published facts about a recogniser.
-fn info(path: &Path) -> ModelInfo {
-    let folder = path.is_dir();
-    let file = if folder { path.join("model.safetensors") } else { path.to_owned() };
-    let known = file.metadata().ok();
-    let bytes = known.as_ref().map_or(0, std::fs::Metadata::len);
-    let digest = directory::fingerprint_of(vec![file]);
+fn info(path: &Path, weights: Weights) -> ModelInfo {
+    let modified = weights.paths.iter().filter_map(|path| path.metadata().ok()?.modified().ok()).max();
     ModelInfo {
         architecture: "whisper".to_owned(),
-        format: if folder { "safetensors" } else { "ggml" }.to_owned(),
-        weights: "F16".to_owned(),
-        parameters: bytes / 2,
-        bytes,
-        modified: known.and_then(|known| known.modified().ok()).unwrap_or_else(SystemTime::now),
-        digest,
+        format: if path.is_dir() { "safetensors" } else { "ggml" }.to_owned(),
+        weights: weights.main_type,
+        parameters: weights.parameters,
+        bytes: weights.bytes,
+        modified: modified.unwrap_or_else(SystemTime::now),
+        digest: directory::fingerprint_of(weights.paths),
     }
 }
